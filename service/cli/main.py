@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import click
 
-from vernier.service.cli.commands import configuring, control, joining, kafka, programs, reading, sinks, states
+from vernier.service.cli.commands import asking, configuring, control, joining, kafka, programs, reading, sinks, states
 from vernier.service.cli.commands.base import Enough, Group, debug_option
 
 INTERRUPTED = 130
@@ -25,6 +25,7 @@ _COMMANDS = (
     configuring.config,
     *(kafka.send, kafka.dlq),
     *(reading.query, reading.watch, reading.status),
+    asking.sql,
     *(control.pause, control.resume, control.drain),
     *(states.state, sinks.sinks),
     joining.programs,

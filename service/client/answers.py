@@ -27,6 +27,15 @@ class Rows(list[dict[str, Any]]):
         return Rows(body["rows"], int(body["as_of"]), int(body["since"]), int(body["frontier"]), body["stale_ms"])
 
 
+class Answer(Rows):
+    """Rows of a question in SQL. columns: names and SQL types, in order, also when there are no rows."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        as_of, since, frontier = (int(body[name]) for name in ("as_of", "since", "frontier"))
+        super().__init__(body["rows"], as_of, since, frontier, body["stale_ms"])
+        self.columns: list[tuple[str, str]] = [(column["name"], column["type"]) for column in body["columns"]]
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A row's multiplicity changed by `diff` at the data time `time` (ns)."""

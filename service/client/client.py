@@ -2,6 +2,7 @@
 
     with vernier.connect() as client:
         client.rows("reach", where=["node:lt:10"])      # a list of dicts, with .as_of and .frontier
+        client.sql("SELECT count(*) AS n FROM reach")   # the same, of any SELECT over the views
         client.pandas("reach")
         for event in client.watch("reach"):              # resumes where it was when the connection breaks
             for change in event.changes: ...
@@ -24,12 +25,23 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from vernier.service.client.answers import Change, Event, Rows, events, with_diff
+from vernier.service.client.answers import Answer, Change, Event, Rows, events, with_diff
 from vernier.service.client.bodies import ARROW, NDJSON, Time, bodies
 from vernier.service.client.errors import NoCertificates, NotVisible, ServerError, Unreachable
 from vernier.service.client.queries import given, key_text, page_size, query_of, view_path
 
-__all__ = ["Change", "Client", "Event", "NoCertificates", "NotVisible", "Rows", "ServerError", "Unreachable", "connect"]
+__all__ = [
+    "Answer",
+    "Change",
+    "Client",
+    "Event",
+    "NoCertificates",
+    "NotVisible",
+    "Rows",
+    "ServerError",
+    "Unreachable",
+    "connect",
+]
 
 URL = "http://127.0.0.1:8642"
 
@@ -156,6 +168,28 @@ class Client:
                 cursor = page["next_cursor"]
             answer[name] = rows
         return answer
+
+    # --- SQL ----------------------------------------------------------------------------------------------------------
+
+    def sql(self, question: str, *, as_of: Time | None = None, wait_ms: int = 0) -> Answer:
+        """The rows of a SELECT over the views, all of them as of one time.
+
+        as_of: by default the newest final time; AS OF at the end of the question says the same. Raises ServerError:
+        bad_sql, sql_refused, unknown_view, query_failed, query_timeout, query_memory, too_many_rows (docs/ask.md).
+        """
+        return Answer(msgspec.json.decode(self._ask(question, as_of, wait_ms, "application/json")))
+
+    def sql_arrow(self, question: str, *, as_of: Time | None = None, wait_ms: int = 0) -> pa.Table:
+        """The rows of a SELECT as an Arrow table; its metadata `vernier.as_of` is their time."""
+        return pa.ipc.open_stream(self._ask(question, as_of, wait_ms, ARROW)).read_all()
+
+    def sql_csv(self, question: str, *, as_of: Time | None = None, wait_ms: int = 0) -> str:
+        """The rows of a SELECT as CSV."""
+        return self._ask(question, as_of, wait_ms, "text/csv").decode()
+
+    def _ask(self, question: str, as_of: Time | None, wait_ms: int, accept: str) -> bytes:
+        body = {"sql": question, "wait_ms": wait_ms, **given(as_of=as_of)}
+        return self._send("POST", "/v1/sql", json=body, headers={"accept": accept}).content
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from vernier.operators.language.types.duration import nanoseconds
 from vernier.service.config.carry import carried
 from vernier.service.config.cpus import usable_cores
 from vernier.service.config.memory_shares import Shares, divide, java_bytes
-from vernier.service.config.sections import Epoch, Exchange, Http, Log, Otel, Spark, State
+from vernier.service.config.sections import Epoch, Exchange, Http, Log, Otel, Spark, Sql, State
 from vernier.service.config.streams import Kafka, Publish, Sink, Source
 from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
 from vernier.storage.errors import CallerError
@@ -56,6 +56,7 @@ class Settings(BaseSettings):
     spark: Spark = Spark()
     exchange: Exchange = Exchange()
     http: Http = Http()
+    sql: Sql = Sql()
     log: Log = Log()
     otel: Otel = Otel()
     worker_memory_mb: int | None = Field(

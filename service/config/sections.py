@@ -201,6 +201,17 @@ class Http(Section):
         return self
 
 
+class Sql(Section):
+    """Questions in SQL over the views (`POST /v1/sql`). Their other limits are those of `http`: `query_ms`, `max_rows`,
+    `max_response_bytes`.
+    """
+
+    workers: int = Field(
+        default=2, ge=0, description="questions that run at once, each in a process; 0: none are taken"
+    )
+    memory_mb: int = Field(default=512, ge=64, description="memory of each of these processes, for views and questions")
+
+
 class Exchange(Section):
     """How the driver and its workers reach each other."""
 

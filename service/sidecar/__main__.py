@@ -87,6 +87,8 @@ def options_of(loaded: Loaded) -> Options:
         poll_ms=_POLL_MS if place.folder is not None else _FAR_POLL_MS,
         heartbeat_s=http.heartbeat_ms / 1000,
         settings=masked(settings),
+        sql_workers=settings.sql.workers,
+        sql_memory_mb=settings.sql.memory_mb,
         tls=http.tls_cert is not None,
         access=Access.of(http),
         service=settings,

@@ -14,7 +14,8 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vernier.service.sidecar import control, ingest, problems, rows, schemas, status
+from vernier.service.ask.workers import Workers
+from vernier.service.sidecar import control, ingest, problems, rows, schemas, sql, status
 from vernier.service.sidecar.changes import ChangeStreams
 from vernier.service.sidecar.context import Context
 from vernier.service.sidecar.departed import Departed
@@ -80,6 +81,7 @@ def build(options: Options) -> FastAPI:
     answers = Answers(options.cache_bytes)
     queries = Queries(options.query_threads, options.query_ms)
     context = Context(options, follower, answers, ChangeStreams(follower, answers, options), queries)
+    workers = Workers(options.sql_workers, options.sql_memory_mb, answers)
     metrics = SidecarMetrics(context)
     taking = None if options.service is None else Ingest(context, options.service)
 
@@ -89,6 +91,7 @@ def build(options: Options) -> FastAPI:
         yield
         context.streams.close()
         queries.close()
+        workers.close()
         if taking is not None:
             taking.close()
         follower.stop()
@@ -116,6 +119,7 @@ def build(options: Options) -> FastAPI:
     app.add_middleware(Departed)
     problems.install(app)
     app.include_router(rows.router(context))
+    app.include_router(sql.router(context, workers))
     app.include_router(status.router(context))
     app.include_router(control.router(context))
     app.include_router(ingest.router(context, taking))

@@ -33,8 +33,8 @@ def needed(method: str, path: str, *, open_metrics: bool) -> access.Scope:
     """The scope that a request needs. path: as routed, or a route's template."""
     if path in _OPEN or path.startswith("/static/") or (open_metrics and path == "/metrics"):
         return "none"
-    asks_rows = method == "POST" and path.startswith("/v1/views/") and path.endswith("/rows")
-    if path in _ADMIN or not (method in _SAFE or asks_rows):
+    reads = path == "/v1/sql" or (path.startswith("/v1/views/") and path.endswith("/rows"))
+    if path in _ADMIN or not (method in _SAFE or (method == "POST" and reads)):
         return "admin"
     return "read"
 

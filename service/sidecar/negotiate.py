@@ -7,7 +7,7 @@ JSON carries the metadata of the answer in its body. All formats carry it in hea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from vernier.service.sidecar.problems import Problem
 from vernier.service.views.answers import Page
 
 Format = Literal["json", "ndjson", "csv", "arrow", "sse"]
+Offered = TypeVar("Offered", bound=Format)
 
 MEDIA_TYPES: dict[Format, str] = {
     "json": "application/json",
@@ -28,11 +29,11 @@ MEDIA_TYPES: dict[Format, str] = {
 _ALIASES = {"application/ndjson": "application/x-ndjson", "application/jsonl": "application/x-ndjson"}
 
 
-def choose(accept: str | None, offered: Sequence[Format]) -> Format:
+def choose(accept: str | None, offered: Sequence[Offered]) -> Offered:
     """The best offered format for an Accept header; the first one for none or `*/*`. Raises Problem not_acceptable."""
     if not accept:
         return offered[0]
-    best: tuple[float, int, Format] | None = None
+    best: tuple[float, int, Offered] | None = None
     for entry in accept.split(","):
         media, *parameters = (part.strip().lower() for part in entry.split(";"))
         media = _ALIASES.get(media, media)

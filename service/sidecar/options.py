@@ -22,6 +22,7 @@ class Options:
     max_keys: keys per request. event_changes: changes per event (more only if a single data time has more).
     subscriber_bytes: how far a subscriber may be behind. max_subscribers: open change streams. heartbeat_s: longest
     silence in a change stream. stall_s: how long a subscriber may read nothing at all. access: the scopes of tokens.
+    sql_workers, sql_memory_mb: processes for questions in SQL, and the memory of each.
     service: the settings used to send updates to Kafka; with None, updates are refused. origins: where each of the
     settings came from. The others are those of `http.` in the settings.
     """
@@ -48,6 +49,8 @@ class Options:
     max_body_bytes: int = 16 << 20
     query_ms: int = 30_000
     query_threads: int = 4
+    sql_workers: int = 2
+    sql_memory_mb: int = 512
     ingest_ms: int = 10_000
     max_ingests: int = 16
     open_metrics: bool = False

@@ -12,6 +12,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from vernier.operators.errors import meant
+from vernier.service.ask.errors import (
+    AnswerTooLarge,
+    BadSql,
+    NegativeMultiplicity,
+    QueryFailed,
+    QueryMemory,
+    QueryTimeout,
+    SqlOff,
+    SqlRefused,
+    TooManyQueries,
+    TooManyRows,
+)
 from vernier.service.sidecar.encoding import TooLarge
 from vernier.service.sidecar.writes.parse import BadSubmission, BodyTooLarge
 from vernier.service.views.deadline import TooSlow
@@ -118,11 +130,20 @@ def of_error(error: VernierError) -> Response:
             return problem_response(404, error.code, str(error), {"view": error.view})
         case UnknownSource():
             return problem_response(404, error.code, str(error), {"source": error.source})
+        case BadSql() | SqlRefused() | QueryFailed():
+            status = 422 if isinstance(error, QueryFailed) else 400
+            return problem_response(status, error.code, str(error), {"line": error.line, "column": error.column})
+        case NegativeMultiplicity():
+            return problem_response(409, error.code, str(error), {"view": error.view, "as_of": str(error.as_of)})
+        case SqlOff():
+            return problem_response(409, error.code, str(error))
+        case TooManyQueries():
+            return problem_response(429, error.code, str(error), headers={"retry-after": "1"})
         case BadSubmission():
             return problem_response(422, error.code, str(error), {error.unit: error.number})
-        case TooSlow():
+        case TooSlow() | QueryTimeout():
             return problem_response(503, error.code, str(error), headers={"retry-after": "1"})
-        case TooLarge() | BodyTooLarge():
+        case TooLarge() | BodyTooLarge() | AnswerTooLarge() | TooManyRows() | QueryMemory():
             return problem_response(413, error.code, str(error))
         case UnknownParameter():
             return problem_response(400, error.code, str(error), {"parameter": error.parameter})

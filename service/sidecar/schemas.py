@@ -55,6 +55,24 @@ class ReadBody(BaseModel):
     views: dict[str, PageBody]
 
 
+class ColumnBody(BaseModel):
+    """A column of an answer, with its type in SQL."""
+
+    name: str = Field(examples=["n"])
+    type: str = Field(examples=["BIGINT"])
+
+
+class SqlBody(BaseModel):
+    """The answer to a question in SQL, all of it as of one data time."""
+
+    as_of: str = Time
+    since: str = Time
+    frontier: str = Time
+    stale_ms: int = Field(description="Age of the newest committed epoch", examples=[120])
+    columns: list[ColumnBody]
+    rows: list[dict[str, Any]] = Field(examples=[[{"n": 812}]])
+
+
 class ViewBody(BaseModel):
     """A view: columns, key, number of distinct rows, and the readable data times: since <= as_of < frontier.
 
@@ -111,7 +129,8 @@ def example(kind: Any) -> Any:
 
 
 _WHY = {
-    400: "A parameter cannot be understood",
+    400: "A parameter cannot be understood, nor a question in SQL (`bad_sql`), or it asks for what is not allowed "
+    "(`sql_refused`)",
     401: "No token, or an unknown one (`token_missing`, `token_unknown`)",
     403: "The token lacks the scope (`scope_missing`), or the request comes from a foreign page "
     "(`foreign_host`, `foreign_origin`)",
@@ -119,12 +138,14 @@ _WHY = {
     406: "No acceptable format (`not_acceptable`)",
     408: "The body did not arrive in time (`body_too_slow`)",
     409: "Not possible now: `as_of` may still change (`not_yet_final`); the source accepts no updates "
-    "(`not_writable`, `ingest_off`)",
+    "(`not_writable`, `ingest_off`); "
+    "SQL is off (`sql_off`) or cannot count the rows (`negative_multiplicity`)",
     410: "The time lies before the history window (`compacted`)",
-    413: "Too much (`too_many_keys`, `body_too_large`, `response_too_large`)",
+    413: "Too much (`too_many_keys`, `too_many_rows`, `query_memory`, `body_too_large`, `response_too_large`)",
     415: "Not a content type of updates (`unknown_content_type`)",
-    422: "A parameter has the wrong form (`invalid_request`), or an update (`bad_update`)",
-    429: "Too many at once (`too_many_ingests`)",
+    422: "A parameter has the wrong form (`invalid_request`), or an update (`bad_update`); a question "
+    "failed while it ran (`query_failed`)",
+    429: "Too many at once (`too_many_ingests`, `too_many_queries`)",
     503: "Not possible now (`no_epoch`, `unreadable`, `not_ready`, `query_timeout`, `kafka_unavailable`, `no_plan`)",
 }
 
@@ -186,6 +207,19 @@ rows = _with(
 )
 rows_of_key = answer(RowsBody, "The rows of the key; none when it has none") | problems(*_COMMON, 413)
 rows_of_keys = answer(KeysBody) | problems(*_COMMON, 408, 413)
+sql = _with(
+    {
+        "model": SqlBody,
+        "description": "The rows of the answer",
+        "content": {
+            "application/json": {"example": example(SqlBody)},
+            "application/x-ndjson": _TEXT | {"example": '{"n":812}\n'},
+            "text/csv": _TEXT | {"example": "n\n812\n"},
+            "application/vnd.apache.arrow.stream": _BINARY,
+        },
+    },
+    *(*_COMMON, 406, 408, 413, 429),
+)
 read = answer(ReadBody, "The first page of each view, all as of one time") | problems(*_COMMON, 413)
 _UP_TO_DATE: Responses = {204: {"description": "The subscriber has everything up to `until`"}}
 changes = _with(_STREAM, *_COMMON, 406) | _UP_TO_DATE

@@ -93,7 +93,7 @@ def add_counts(one: Ints, two: Ints) -> Ints:
 class RowSet:
     """Rows with signed, non-zero multiplicities, ordered by their words. Readers see it as immutable."""
 
-    __slots__ = ("_flat", "runs", "size", "width")
+    __slots__ = ("__weakref__", "_flat", "runs", "size", "width")
 
     def __init__(self, width: int, runs: tuple[Run, ...], size: int) -> None:
         self.width, self.runs, self.size = width, runs, size

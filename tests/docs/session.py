@@ -131,7 +131,7 @@ class Session:
         if (instead := self.instead.get(" ".join(words[:2]))) is not None:
             Path(".given").write_text(given, "utf-8")
             return instead([".given" if word == "-" else word for word in words])
-        if words[1] in ("query", "watch", "status", "send"):
+        if words[1] in ("query", "watch", "status", "send", "sql"):
             words += ["--url", self.url]
         both = io.StringIO()
         with (
