@@ -72,13 +72,24 @@ def unknown(tree: Tree) -> Exception:
     """The refusal of an expression or a node that nothing translates."""
     if tree.kind in UNSTEADY:
         return unsteady(UNSTEADY[tree.kind])
+    if tree.kind == "PythonUDF":
+        return refuse(INSTEAD[tree.kind], "data_time")
     if tree.kind in INSTEAD:
-        return refuse(INSTEAD[tree.kind], tree.kind)
+        return refuse(INSTEAD[tree.kind], *_WORDS.get(tree.kind, (tree.kind,)))
     if tree.kind == "Invoke" or tree.kind == "StaticInvoke":
         name = str(tree.fields.get("functionName"))
         return refuse(f"the function {name} cannot be maintained; compute it before the rows are sent", name)
     name = _snake(tree.kind)
     return refuse(f"{name} cannot be maintained; compute it before the rows are sent, or in Python with vn.udf", name)
+
+
+_WORDS = {
+    "Percentile": ("median", "percentile"),
+    "ApproximatePercentile": ("approx_percentile", "percentile_approx"),
+    "HyperLogLogPlusPlus": ("approx_count_distinct",),
+    "PivotFirst": ("pivot",),
+}
+"""The words of SQL for classes that have other names."""
 
 
 def _snake(kind: str) -> str:

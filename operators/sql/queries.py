@@ -79,7 +79,8 @@ class Queries:
         used = {name: leaf for name, leaf in used.items() if re.search(rf"\b{re.escape(name)}\b", text.lower())}
         found = self._plan(text, {name: leaf.spark for name, leaf in used.items()})
         if "error" in found:
-            raise ProgramError(problem=_lowered(str(found["error"])), where=query.at(found["line"], found["column"]))
+            said = _SAID.get(str(found["condition"])) or _lowered(str(found["error"]))
+            raise ProgramError(problem=said, where=query.at(found["line"], found["column"]))
         try:
             for kind in found["analysed"]:
                 if kind in UNSTEADY:
@@ -93,8 +94,8 @@ class Queries:
             leaves = {name: leaf.collection for name, leaf in used.items()}
             collection = Translation(leaves).collection(found["plan"], output)
         except Refused as error:
-            error.where = _place(error, tokens) or query.source.at(query.start)
-            raise
+            place = _place(error, tokens) or query.source.at(query.start)
+            raise Refused(problem=error.problem, where=place, words=error.words) from error
         kinds = {field.name: field for field in collection.schema.fields}
         shown = tuple(
             Column(str(one["name"]), one["type"], kinds[str(one["name"])].type, kinds[str(one["name"])].nullable)
@@ -238,6 +239,13 @@ def _conformed(found: Leaf, declared: Sequence[Column], shape: Sequence[Column],
     ) == len(node.schema.names):
         return found.collection
     return Collection(ProjectNode(node, tuple(pairs)))
+
+
+_SAID = {
+    "UNION_NOT_SUPPORTED_IN_RECURSIVE_CTE": "WITH RECURSIVE takes UNION ALL; for UNION, which ends on cycles, write "
+    "WITH MUTUALLY RECURSIVE",
+}
+"""What to say in place of Spark's message, by its condition."""
 
 
 def _at_block(tokens: Tokens) -> bool:

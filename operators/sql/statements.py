@@ -290,7 +290,15 @@ def read_columns(tokens: Tokens) -> tuple[Column, ...]:
             raise ProgramError(problem=f"the column {name!r} is declared twice", where=where)
         begin, depth = tokens.place, 0
         while tokens.place < last and not (depth == 0 and tokens.word() in (",", "NOT", "NULL")):
-            if tokens.word() in ("PRIMARY", "DEFAULT", "REFERENCES", "UNIQUE", "CHECK", "GENERATED", "COMMENT"):
+            if tokens.word().split(" ")[0] in (
+                "PRIMARY",
+                "DEFAULT",
+                "REFERENCES",
+                "UNIQUE",
+                "CHECK",
+                "GENERATED",
+                "COMMENT",
+            ):
                 tokens.fail(f"{tokens.word()} is not a property of a source's column; it has a type and NOT NULL")
             depth += {"(": 1, ")": -1, "<": 1, ">": -1}.get(tokens.word(), 0)
             tokens.place += 1

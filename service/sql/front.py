@@ -68,9 +68,7 @@ class Front:
             inside = (
                 f" (line {at.line}, column {at.column} of the query)" if at.column and at.file == where.file else ""
             )
-            error.problem += inside
-            error.where = where
-            raise
+            raise ProgramError(problem=error.problem + inside, where=where) from error
 
     def _build(self, text: str, file: str, plans: _Plans) -> App:
         source = Source(text, file)

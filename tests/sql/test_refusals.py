@@ -1,0 +1,68 @@
+"""Wrong programs in SQL, and what is said of each: where it is wrong and what to write instead (a golden file)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sql.snapshots import Oracle
+from vernier.operators.errors import ProgramError
+
+pytestmark = pytest.mark.spark
+
+HEAD = "CREATE TABLE t (k BIGINT, v DECIMAL(12, 2), s STRING, ts TIMESTAMP);\nCREATE TABLE u (k BIGINT);\n"
+WRONG = {
+    "a column that does not exist": HEAD + "CREATE MATERIALIZED VIEW a AS\n  SELECT k, prize\n  FROM t;",
+    "a table that does not exist": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k FROM tt;",
+    "a word that is not SQL": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k FORM t;",
+    "types that do not fit": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT ts + v AS x FROM t;",
+    "the present time": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k FROM t\nWHERE ts < current_timestamp();",
+    "today": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, current_date() AS d FROM t;",
+    "chance": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k FROM t WHERE rand() < 0.5;",
+    "a name by chance": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT uuid() AS id, k FROM t;",
+    "data_time as a value": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, data_time() AS now FROM t;",
+    "data_time in arithmetic": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k FROM t WHERE data_time() <> ts;",
+    "the first row": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, first(s) AS f FROM t GROUP BY k;",
+    "a median": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, median(v) AS m FROM t GROUP BY k;",
+    "an approximation": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT approx_count_distinct(k) AS n FROM t;",
+    "a pivot": HEAD
+    + "CREATE MATERIALIZED VIEW a AS SELECT * FROM (SELECT k, v, s FROM t) PIVOT (sum(v) FOR s IN ('x'));",
+    "a frame": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, sum(v) OVER (ORDER BY ts ROWS 2 PRECEDING) AS x FROM t;",
+    "a column without a name": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, v + 1 FROM t;",
+    "two columns of one name": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT t.k, u.k FROM t, u;",
+    "a name declared twice": HEAD + "CREATE VIEW T AS SELECT k FROM u;",
+    "no view": HEAD,
+    "a query without a name": HEAD + "SELECT k FROM t;",
+    "rows as statements": HEAD + "INSERT INTO t VALUES (1, 2, 'x', NULL);",
+    "a type that sources do not have": "CREATE TABLE t (k FLOAT);",
+    "a primary key": "CREATE TABLE t (k BIGINT PRIMARY KEY);",
+    "an option that does not exist": "CREATE TABLE t (k BIGINT) WITH (topik = 'a');",
+    "a key that is no column": HEAD + "CREATE MATERIALIZED VIEW a WITH (key = 'kk') AS SELECT k FROM t;",
+    "a text that does not end": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT 'x FROM t;",
+    "a binding without columns": HEAD
+    + "CREATE MATERIALIZED VIEW a AS WITH MUTUALLY RECURSIVE r AS (SELECT k FROM t) SELECT * FROM r;",
+    "a binding of another type": HEAD
+    + "CREATE MATERIALIZED VIEW a AS\n  WITH MUTUALLY RECURSIVE r (k STRING) AS (SELECT k FROM t) SELECT * FROM r;",
+    "WITH RECURSIVE and UNION": HEAD
+    + "CREATE MATERIALIZED VIEW a AS WITH RECURSIVE r (n) AS (SELECT k FROM u UNION SELECT n + 1 FROM r) "
+    "SELECT * FROM r;",
+    "a recursive step with an aggregate": HEAD
+    + "CREATE MATERIALIZED VIEW a AS WITH RECURSIVE r (n) AS (SELECT k FROM u UNION ALL SELECT max(n) FROM r) "
+    "SELECT * FROM r;",
+}
+
+
+def test_wrong_programs_say_what_is_wrong(oracle: Oracle, root: Path, update_golden: bool) -> None:
+    shown = []
+    for name, program in WRONG.items():
+        with pytest.raises(ProgramError) as caught:
+            oracle.build(program)
+        at = caught.value.where
+        assert (at.line and at.column) or name == "no view", f"{name}: {at}"
+        shown.append(f"# {name}\n{program.removeprefix(HEAD).strip()}\n----\n{caught.value}\n")
+    text = f"{HEAD}\n" + "\n".join(shown)
+    golden = root / "tests" / "golden" / "sql_refusals.txt"
+    if update_golden:
+        golden.write_text(text, "utf-8")
+    assert golden.read_text("utf-8") == text
