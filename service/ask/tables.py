@@ -20,8 +20,8 @@ from vernier.service.ask.errors import NegativeMultiplicity
 from vernier.service.views.answers import Answers
 from vernier.service.views.deadline import Deadline
 from vernier.service.views.json_rows import RowJson
-from vernier.service.views.multiset import RowSet
-from vernier.service.views.view import ViewState
+from vernier.service.views.multiset import Multiset
+from vernier.service.views.view import View
 
 _BATCH = 65_536
 _REMEMBERED = 4_096
@@ -32,11 +32,11 @@ class Contents:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._newest: WeakKeyDictionary[RowSet, int] = WeakKeyDictionary()
+        self._newest: WeakKeyDictionary[Multiset, int] = WeakKeyDictionary()
         self._known: OrderedDict[tuple[str, int, int], int] = OrderedDict()
         self._lock = Lock()
 
-    def number(self, view: ViewState, as_of: int) -> int:
+    def number(self, view: View, as_of: int) -> int:
         """The number of a view's rows at a data time. O(1)."""
         key = (view.name, view.incarnation, as_of)
         with self._lock:
@@ -55,7 +55,7 @@ class Contents:
         return found
 
 
-def stream(answers: Answers, view: ViewState, as_of: int, deadline: Deadline) -> Iterator[bytes]:
+def stream(answers: Answers, view: View, as_of: int, deadline: Deadline) -> Iterator[bytes]:
     """A view's rows at a data time as the pieces of an Arrow stream, none of them empty. The column `_diff` has the
     multiplicities, if one is not 1.
 

@@ -23,7 +23,7 @@ from vernier.service.ask.frames import Channel, Closed, Done, Form, Part, Read, 
 from vernier.service.ask.tables import Contents, stream
 from vernier.service.views.answers import Answers
 from vernier.service.views.deadline import Deadline, TooSlow
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 
 Result = TypeVar("Result")
 Work = Callable[[Channel, Deadline, float], Result]
@@ -117,7 +117,7 @@ class Workers:
         self,
         sql: str,
         as_of: int,
-        views: Sequence[tuple[str, ViewState]],
+        views: Sequence[tuple[str, View]],
         form: Form,
         max_rows: int,
         max_bytes: int,

@@ -9,8 +9,8 @@ import numpy as np
 from vernier.operators.language.types.schema import RowType
 from vernier.service.client.client import Rows
 from vernier.service.views.json_rows import RowJson
-from vernier.service.views.multiset import RowSet
-from vernier.service.views.view import ViewState, key_first, matrix_of
+from vernier.service.views.multiset import Multiset
+from vernier.service.views.view import View, key_first, matrix_of
 from vernier.storage.strings.string_heap import Heap, needed
 from vernier.storage.strings.string_heap import order as by_content
 from vernier.storage.updates import MIN_TIME, Updates
@@ -25,7 +25,7 @@ class RowsAt:
     def __init__(self, at: int, views: Mapping[str, tuple[RowType, Sequence[str]]]) -> None:
         self.at, self.views = at, dict(views)
         self._rows = {
-            name: RowSet.of(schema.width, np.empty((0, schema.width + 1), np.int64))
+            name: Multiset.of(schema.width, np.empty((0, schema.width + 1), np.int64))
             for name, (schema, _) in self.views.items()
         }
         self._heap = Heap()
@@ -45,7 +45,7 @@ class RowsAt:
                 self._rows[name] = self._rows[name].apply(matrix_of(found))
 
     def _stored(self, name: str) -> RowType:
-        return ViewState.stored_type(*self.views[name])
+        return View.stored_type(*self.views[name])
 
     def columns(self, name: str) -> Sequence[str]:
         """The view's columns in the program's order."""

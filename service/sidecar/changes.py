@@ -27,7 +27,7 @@ from vernier.service.sidecar.negotiate import MEDIA_TYPES, Format
 from vernier.service.sidecar.options import Options
 from vernier.service.views.answers import Answers, SizedCache
 from vernier.service.views.snapshot_reader import Snapshot
-from vernier.service.views.view import Compacted, Interval, ViewState
+from vernier.service.views.view import Compacted, Interval, View
 from vernier.storage.errors import VernierError
 from vernier.storage.updates import CLOSED
 
@@ -86,7 +86,7 @@ class ChangeStreams:
         self.follower.wake()
 
     async def events(
-        self, snapshot: Snapshot, view: ViewState, form: Format, since: int, until: int | None, with_rows: bool
+        self, snapshot: Snapshot, view: View, form: Format, since: int, until: int | None, with_rows: bool
     ) -> AsyncGenerator[bytes]:
         """Encoded events: optionally the rows as of since - 1, then all changes from `since` on, up to `until`.
 
@@ -146,7 +146,7 @@ class ChangeStreams:
         self.dropped[view] = self.dropped.get(view, 0) + 1
 
     @asynccontextmanager
-    async def _feed(self, view: ViewState, form: Format) -> AsyncIterator[Feed]:
+    async def _feed(self, view: View, form: Format) -> AsyncIterator[Feed]:
         """The feed of a view, which runs while it has readers."""
         key = (view.name, form, view.stored)
         if key not in self._feeds or self._feeds[key][0].ended is not None:
@@ -171,7 +171,7 @@ class ChangeStreams:
                 if self._feeds.get(key) == (feed, task):
                     del self._feeds[key]
 
-    async def _past(self, view: ViewState, form: Format, lower: int, upper: int) -> AsyncIterator[tuple[int, bytes]]:
+    async def _past(self, view: View, form: Format, lower: int, upper: int) -> AsyncIterator[tuple[int, bytes]]:
         """The events of a final interval, each with the frontier after it. Raises Compacted.
 
         Other requests run in between: work that takes longer than a moment is done in a thread.
@@ -187,7 +187,7 @@ class ChangeStreams:
                     await asyncio.sleep(0)
                 yield piece.upper, event
 
-    async def _snapshot_events(self, view: ViewState, form: Format, since: int) -> AsyncIterator[bytes]:
+    async def _snapshot_events(self, view: View, form: Format, since: int) -> AsyncIterator[bytes]:
         rows = await asyncio.to_thread(self.answers.rows_as_of, view, since - 1)
         run = await asyncio.to_thread(rows.flat)
         total, most = len(run), self.options.event_changes
@@ -213,12 +213,12 @@ class ChangeStreams:
         for start in range(0, max(total, 1), most):
             yield await asyncio.to_thread(shared, start)
 
-    def _interval_event(self, view: ViewState, form: Format, interval: Interval) -> bytes:
+    def _interval_event(self, view: View, form: Format, interval: Interval) -> bytes:
         key = (view.name, view.incarnation, form, interval.lower, interval.upper)
         event: bytes = self._encoded.get(key, lambda: self._encode(view, form, interval), len)
         return event
 
-    def _encode(self, view: ViewState, form: Format, interval: Interval) -> bytes:
+    def _encode(self, view: View, form: Format, interval: Interval) -> bytes:
         data: dict[str, Any] = {"view": view.name, "lower": str(interval.lower), "upper": str(interval.upper)}
         if interval.committed_ns:
             data["committed"] = str(interval.committed_ns)

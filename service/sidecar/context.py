@@ -20,7 +20,7 @@ from vernier.service.sidecar.queries import Queries
 from vernier.service.views.answers import Answers
 from vernier.service.views.deadline import Deadline
 from vernier.service.views.snapshot_reader import Snapshot
-from vernier.service.views.view import UnknownView, ViewState
+from vernier.service.views.view import UnknownView, View
 from vernier.storage.blob.location import Place
 from vernier.storage.errors import StorageError
 from vernier.storage.updates import CLOSED
@@ -62,7 +62,7 @@ class Context:
         """The limits of one answer."""
         return Budget(self.options.max_response_bytes, deadline)
 
-    async def run(self, view: ViewState, as_of: int, rows: int, work: Callable[[Deadline], Result]) -> Result:
+    async def run(self, view: View, as_of: int, rows: int, work: Callable[[Deadline], Result]) -> Result:
         """Run work on a view for an answer of up to `rows` rows: at once if it is small, else in a thread.
 
         Raises TooSlow, and what the work raises.
@@ -94,14 +94,12 @@ class Context:
                     raise UnknownView.of(name, list(announced))
         return self.follower.require()
 
-    def view(self, name: str) -> tuple[Snapshot, ViewState]:
+    def view(self, name: str) -> tuple[Snapshot, View]:
         """A view at the newest epoch. Raises UnknownView, NoEpoch."""
         snapshot = self.require([name])
         return snapshot, find_view(snapshot, name)
 
-    async def at(
-        self, names: list[str], as_of: str | int | None, wait_ms: int
-    ) -> tuple[Snapshot, list[ViewState], int]:
+    async def at(self, names: list[str], as_of: str | int | None, wait_ms: int) -> tuple[Snapshot, list[View], int]:
         """Views of one epoch and the requested data time (by default the newest final one), after waiting for it.
 
         Raises UnknownView, NoEpoch, Compacted, NotYetFinal, BadInstant.
@@ -120,7 +118,7 @@ class Context:
         return snapshot, views, wanted
 
 
-def find_view(snapshot: Snapshot, name: str) -> ViewState:
+def find_view(snapshot: Snapshot, name: str) -> View:
     """The view of that name. Raises UnknownView, or Damaged if a file that it needs is damaged."""
     view = snapshot.views.get(name)
     if view is None:

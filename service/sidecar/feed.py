@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from vernier.service.sidecar.follower import Follower
 from vernier.service.sidecar.problems import about_damage
-from vernier.service.views.view import Compacted, ViewState
+from vernier.service.views.view import Compacted, View
 from vernier.storage.errors import Damaged
 
 _WOKEN_TOGETHER = 32
 _CHUNK_BYTES = 64 << 10
 _CHUNKS_TOGETHER = 16
 
-Events = Callable[[ViewState, int, int], AsyncIterator[tuple[int, bytes]]]
+Events = Callable[[View, int, int], AsyncIterator[tuple[int, bytes]]]
 """(view, lower, upper) -> the encoded events of that interval, each with the frontier after it."""
 
 
@@ -46,7 +46,7 @@ class Feed:
 
     def __init__(
         self,
-        view: ViewState,
+        view: View,
         follower: Follower,
         events: Events,
         heartbeat: Callable[[], bytes],
@@ -113,7 +113,7 @@ class Feed:
                     waiter.set_result(None)
             await asyncio.sleep(0)
 
-    async def _publish(self, state: ViewState) -> None:
+    async def _publish(self, state: View) -> None:
         """Add what has become final, in chunks of many small events or one large event."""
         self._turn, self._turn_bytes = self._turn + 1, 0
         pending: list[bytes] = []
@@ -131,7 +131,7 @@ class Feed:
         if pending:
             self._add(state, lower, upper, b"".join(pending))
 
-    def _add(self, state: ViewState, lower: int, upper: int, events: bytes) -> None:
+    def _add(self, state: View, lower: int, upper: int, events: bytes) -> None:
         self._chunks[lower] = Chunk(lower, upper, events, self._turn)
         self._bytes += len(events)
         self._turn_bytes += len(events)

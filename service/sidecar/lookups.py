@@ -18,7 +18,7 @@ from vernier.service.sidecar.context import SMALL_ROWS, Context
 from vernier.service.sidecar.encoding import json_rows
 from vernier.service.views.answers import key_words
 from vernier.service.views.deadline import NEVER, Deadline
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 from vernier.storage.errors import CallerError
 from vernier.storage.updates import Ints
 
@@ -33,7 +33,7 @@ def split_key(raw: str) -> list[str]:
 
 
 def key_body(
-    context: Context, view: ViewState, as_of: int, found: tuple[Ints, Ints], stale_ms: int, deadline: Deadline
+    context: Context, view: View, as_of: int, found: tuple[Ints, Ints], stale_ms: int, deadline: Deadline
 ) -> bytes:
     """The JSON answer for one key whose rows and counts were found. Raises TooSlow, TooLarge."""
     rows, counts = found

@@ -20,7 +20,7 @@ from vernier.service.sidecar.negotiate import MEDIA_TYPES, choose
 from vernier.service.sidecar.problems import Problem
 from vernier.service.views.deadline import Deadline
 from vernier.service.views.snapshot_reader import Snapshot
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 from vernier.storage.updates import MIN_TIME
 
 _FORMS: tuple[Form, ...] = ("json", "ndjson", "csv", "arrow")
@@ -98,7 +98,7 @@ def _views_of(snapshot: Snapshot, names: list[Name]) -> dict[str, str]:
     return found
 
 
-def _response(done: Done, form: Form, at: int, snapshot: Snapshot, states: list[ViewState], stale_ms: int) -> Response:
+def _response(done: Done, form: Form, at: int, snapshot: Snapshot, states: list[View], stale_ms: int) -> Response:
     since = max((state.since for state in states), default=MIN_TIME)
     headers = {
         "vernier-as-of": str(at),

@@ -25,7 +25,7 @@ from vernier.service.sidecar.readiness import laggards
 from vernier.service.sidecar.replies import reply
 from vernier.service.status import change, intake, publisher, trouble
 from vernier.service.views.snapshot_reader import EpochNote, Snapshot
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 from vernier.storage.errors import Damaged
 from vernier.storage.state.manifest import BatchRef, SourceEntry
 
@@ -235,7 +235,7 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-def _about(view: ViewState) -> dict[str, Any]:
+def _about(view: View) -> dict[str, Any]:
     return {
         "name": view.name,
         "columns": [{"name": name, "type": spelled} for name, spelled in view.schema.to_json()],

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from vernier.service.ingest.future_times import discarded
-from vernier.service.views.head import Newest
+from vernier.service.views.head import Head
 from vernier.service.views.view import by_time, changes_between, sum_until
 from vernier.service.views.view_type import ViewType
 from vernier.storage.blob.segment import Segment
@@ -70,7 +70,7 @@ class History:
     """Follows the committed epochs of a state directory, read-only. For one thread."""
 
     def __init__(self, state: StateDirectory, most: int = MOST_PARTS) -> None:
-        self._state, self._newest = state, Newest(state)
+        self._state, self._newest = state, Head(state)
         self._parts: deque[Part] = deque(maxlen=most)
         self._types: dict[tuple[str, str, str, int], ViewType] = {}
         self._seen = NO_EPOCH

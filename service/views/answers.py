@@ -17,9 +17,9 @@ import numpy as np
 from vernier.operators.errors import BadValue
 from vernier.service.views.deadline import NEVER, Deadline
 from vernier.service.views.json_rows import RowJson, encode_value
-from vernier.service.views.multiset import RowSet
+from vernier.service.views.multiset import Multiset
 from vernier.service.views.query import Cursor, RowQuery, find_column
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 from vernier.storage.errors import CallerError
 from vernier.storage.updates import Ints
 
@@ -75,7 +75,7 @@ class Page:
     begun: the cursor at which the page begins.
     """
 
-    view: ViewState
+    view: View
     as_of: int
     columns: tuple[str, ...]
     rows: Ints
@@ -106,20 +106,20 @@ class Answers:
         self._orders = SizedCache(cache_bytes // 4)
         self._codecs: dict[int, RowJson] = {}
 
-    def rows_as_of(self, view: ViewState, as_of: int) -> RowSet:
+    def rows_as_of(self, view: View, as_of: int) -> Multiset:
         """The rows of the view at a data time. The newest rows are in memory; older ones are cached. Raises what
-        ViewState.check raises.
+        View.check raises.
         """
         view.check(as_of)
         if as_of == view.frontier - 1:
             return view.rows
         key = (view.name, view.incarnation, as_of)
-        rows: RowSet = self._sets.get(key, lambda: view.rows_as_of(as_of), lambda made: made.nbytes)
+        rows: Multiset = self._sets.get(key, lambda: view.rows_as_of(as_of), lambda made: made.nbytes)
         return rows
 
     def page(
         self,
-        view: ViewState,
+        view: View,
         as_of: int,
         query: RowQuery,
         offset: int,
@@ -152,7 +152,7 @@ class Answers:
         begun = Cursor(view.name, as_of, offset, query.where, query.order)
         return Page(view, as_of, chosen, run.rows[found], run.counts[found], next_cursor, begun)
 
-    def key(self, view: ViewState, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
+    def key(self, view: View, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
         """The rows of one key, given as its words, and their counts."""
         kept = self._sets.peek((view.name, view.incarnation, as_of))
         if words and kept is None and view.log_start <= as_of + 1:
@@ -160,7 +160,7 @@ class Answers:
         return self.rows_as_of(view, as_of).find(words)
 
     def keys(
-        self, view: ViewState, as_of: int, keys: Sequence[Sequence[int]], deadline: Deadline = NEVER
+        self, view: View, as_of: int, keys: Sequence[Sequence[int]], deadline: Deadline = NEVER
     ) -> tuple[Ints, Ints, list[int]]:
         """The rows of many keys in the order of the request, their counts, and the indexes of the keys that have no
         rows.
@@ -175,7 +175,7 @@ class Answers:
             return np.empty((0, view.stored.width), np.int64), np.empty(0, np.int64), missing
         return np.concatenate([part for part, _ in found]), np.concatenate([counts for _, counts in found]), missing
 
-    def codec(self, view: ViewState) -> RowJson:
+    def codec(self, view: View) -> RowJson:
         """The codec of all columns of the view, cached per incarnation."""
         if view.heap is not None:
             # The heap belongs to the batches of one epoch, so this codec cannot be cached.
@@ -186,7 +186,7 @@ class Answers:
         return codec
 
 
-def key_words(view: ViewState, parts: Sequence[object]) -> list[int]:
+def key_words(view: View, parts: Sequence[object]) -> list[int]:
     """The words of a key that is given as one value for each key column. Raises BadKey, BadValue."""
     if len(parts) != len(view.key):
         raise BadKey(view=view.name, columns=", ".join(view.key), found=len(parts))
@@ -196,7 +196,7 @@ def key_words(view: ViewState, parts: Sequence[object]) -> list[int]:
     return words
 
 
-def key_parts(view: ViewState, given: object) -> Sequence[object]:
+def key_parts(view: View, given: object) -> Sequence[object]:
     """Read one key of a request body: a value, a list of values, or an object by column name. Raises
     BadKey, BadValue.
     """

@@ -10,7 +10,7 @@ from vernier.storage.state.state import StateDirectory
 _LISTED_EVERY_NS = 1_000_000_000
 
 
-class Newest:
+class Head:
     """Finds the newest epoch of a state directory. For one polling thread."""
 
     def __init__(self, state: StateDirectory) -> None:

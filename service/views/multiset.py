@@ -90,7 +90,7 @@ def add_counts(one: Ints, two: Ints) -> Ints:
     return total
 
 
-class RowSet:
+class Multiset:
     """Rows with signed, non-zero multiplicities, ordered by their words. Readers see it as immutable."""
 
     __slots__ = ("__weakref__", "_flat", "runs", "size", "width")
@@ -100,10 +100,10 @@ class RowSet:
         self._flat: Run | None = runs[0] if len(runs) == 1 else None
 
     @staticmethod
-    def of(width: int, data: Ints) -> RowSet:
+    def of(width: int, data: Ints) -> Multiset:
         """Build from a matrix `[row words | diff]` in any order. O(n log n). Raises DiffOverflow."""
         run = Run.of(consolidate_rows(np.ascontiguousarray(data), np.arange(width, dtype=np.int64)))
-        return RowSet(width, (run,), len(run))
+        return Multiset(width, (run,), len(run))
 
     def __len__(self) -> int:
         """The number of distinct rows."""
@@ -114,7 +114,7 @@ class RowSet:
         """The size of all runs in bytes."""
         return sum(run.rows.nbytes + run.keys.nbytes + run.counts.nbytes for run in self.runs)
 
-    def apply(self, data: Ints) -> RowSet:
+    def apply(self, data: Ints) -> Multiset:
         """Return the set after the changes `[row words | diff]`, given in any order. Raises DiffOverflow."""
         changes = Run.of(consolidate_rows(np.ascontiguousarray(data), np.arange(self.width, dtype=np.int64)))
         if not len(changes):
@@ -129,7 +129,7 @@ class RowSet:
         while len(runs) > 1 and len(runs[-2]) < max(2 * len(runs[-1]), _SMALL_RUN):
             newest = runs.pop()
             runs[-1] = runs[-1].merged(newest)
-        return RowSet(self.width, tuple(runs), size)
+        return Multiset(self.width, tuple(runs), size)
 
     def flat(self) -> Run:
         """All rows as one run. The result is cached, so the pages of one answer merge the runs only once."""

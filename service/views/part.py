@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from vernier.service.views.json_rows import RowJson
-from vernier.service.views.multiset import RowSet
+from vernier.service.views.multiset import Multiset
 from vernier.service.views.view import Compacted, NotYetFinal, UnknownView, changes_between, sum_until
 from vernier.service.views.view_type import ViewType
 from vernier.storage.blob.segment import Segment
@@ -89,7 +89,7 @@ class ViewPart:
         """Release the lease. What has been read stays readable."""
         self._lease.release()
 
-    def rows(self, as_of: int) -> RowSet:
+    def rows(self, as_of: int) -> Multiset:
         """The part's rows at a data time. O(updates of the part). Raises Compacted, NotYetFinal, DiffOverflow."""
         if as_of >= self.frontier:
             raise NotYetFinal(view=self.view.name, as_of=as_of, frontier=self.frontier)

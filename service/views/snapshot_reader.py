@@ -26,9 +26,9 @@ import numpy as np
 from vernier.operators.language.types.schema import RowType
 from vernier.service.observability.metrics import Stats
 from vernier.service.observability.recent_latency import LATENCY, WINDOW_NS, Mark, followed
-from vernier.service.views.head import Newest
+from vernier.service.views.head import Head
 from vernier.service.views.recent_dead_letters import RecentDeadLetters
-from vernier.service.views.view import Interval, ViewState, by_time, changes_between
+from vernier.service.views.view import Interval, View, by_time, changes_between
 from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import Segment
@@ -73,7 +73,7 @@ class Snapshot:
     """
 
     manifest: Manifest
-    views: Mapping[str, ViewState]
+    views: Mapping[str, View]
     stats: Stats
     history: tuple[EpochNote, ...]
     damaged: Mapping[str, Damaged] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Reader:
         self._looked_ns = 0
         self._log_bytes = log_bytes
         self._state = StateDirectory(path, blob)
-        self._newest = Newest(self._state)
+        self._newest = Head(self._state)
         self._lease: ReadLease | None = None
         self._segments: dict[str, Segment] = {}
         self._batches: dict[BatchRef, Batch] = {}
@@ -177,7 +177,7 @@ class Reader:
         noticed = time.time_ns()
         stats, history, marks = before.stats, list(before.history), before.marks
 
-        def advance(name: str, entry: ViewEntry) -> ViewState:
+        def advance(name: str, entry: ViewEntry) -> View:
             if name in before.views:
                 return self._advance(before.views[name], entry, newest, [(m, parts[name]) for m, parts in steps])
             known = before.damaged[name]
@@ -209,8 +209,8 @@ class Reader:
         return Mark.of(begun.committed_ns, Stats() if first else Stats.from_json(begun.stats))
 
     def _each(
-        self, manifest: Manifest, make: Callable[[str, ViewEntry], ViewState], readable: Container[str] = ()
-    ) -> tuple[dict[str, ViewState], dict[str, Damaged]]:
+        self, manifest: Manifest, make: Callable[[str, ViewEntry], View], readable: Container[str] = ()
+    ) -> tuple[dict[str, View], dict[str, Damaged]]:
         """Build each view of a manifest with `make`; returns the views and the damage of those that failed.
 
         readable: views that an older snapshot still has intact, which is better than losing them. Raises Damaged for
@@ -256,7 +256,7 @@ class Reader:
         self._batches = {ref: batch for ref, batch in self._batches.items() if ref.segment not in restored}
         manifest = snapshot.manifest
 
-        def reopen(name: str, entry: ViewEntry) -> ViewState:
+        def reopen(name: str, entry: ViewEntry) -> View:
             if name in snapshot.views:
                 return replace(snapshot.views[name], batches=tuple(self._trace(manifest, entry)))
             return self._load(name, manifest)
@@ -310,8 +310,8 @@ class Reader:
                 _log.warning("cannot read the dead letters of epoch %d: %s", manifest.epoch, error)
 
     def _advance(
-        self, view: ViewState, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Batch]]]
-    ) -> ViewState:
+        self, view: View, entry: ViewEntry, newest: Manifest, steps: list[tuple[Manifest, list[Batch]]]
+    ) -> View:
         """A view's next state: epoch by epoch, or, if epochs are missing, by the changes that its trace
         has since then.
         """
@@ -326,17 +326,17 @@ class Reader:
             view = view.follow(interval, entry.since, batches, self._log_bytes)
         if view.frontier < newest.upper:
             if view.frontier <= entry.since:
-                return ViewState.load(view.name, view.schema, view.key, entry.since, newest.upper, batches)
+                return View.load(view.name, view.schema, view.key, entry.since, newest.upper, batches)
             missed = changes_between(batches, width, view.frontier, newest.upper)
             interval = Interval(view.frontier, newest.upper, missed, newest.committed_ns)
             return view.follow(interval, entry.since, batches, self._log_bytes)
         # Epochs that no longer exist may have compacted the view although nothing became final in between.
         return view if steps else replace(view, since=entry.since, batches=tuple(batches))
 
-    def _load(self, name: str, manifest: Manifest) -> ViewState:
+    def _load(self, name: str, manifest: Manifest) -> View:
         entry = manifest.views[name]
         schema = RowType.from_json(entry.schema)
-        return ViewState.load(name, schema, entry.key, entry.since, manifest.upper, self._trace(manifest, entry))
+        return View.load(name, schema, entry.key, entry.since, manifest.upper, self._trace(manifest, entry))
 
     def _trace(self, manifest: Manifest, entry: ViewEntry) -> list[Batch]:
         return [self._batch(ref) for shard in manifest.traces[entry.trace].shards for ref in shard]

@@ -1,6 +1,6 @@
 """One view at one committed epoch, as readers see it. A state is immutable; the next epoch's state is made from it.
 
-It holds the newest rows as a RowSet, the recent changes interval by interval (the log), and the batches of the view's
+It holds the newest rows as a Multiset, the recent changes interval by interval (the log), and the batches of the view's
 trace for everything older. The rows as of a data time T are the sum of all diffs at times <= T, which is exact for
 since <= T < frontier. The changes from a frontier F on are exact if F > since, or if nothing was compacted yet. This is
 the same rule, applied to the state as of F - 1.
@@ -17,7 +17,7 @@ import numpy as np
 from vernier.operators.errors import meant
 from vernier.operators.language.types.schema import RowType
 from vernier.service.kernels import views
-from vernier.service.views.multiset import RowSet
+from vernier.service.views.multiset import Multiset
 from vernier.storage.errors import CallerError, DiffOverflow
 from vernier.storage.kernels.status import OK
 from vernier.storage.strings.string_heap import Heap, Texts
@@ -72,7 +72,7 @@ def key_first(updates: Updates, schema: RowType, key: Sequence[str]) -> Updates:
     """Reorder changes from the program's column order to the word order of the view's trace, which
     begins with the key.
     """
-    order = schema.index(ViewState.stored_type(schema, key).names)
+    order = schema.index(View.stored_type(schema, key).names)
     columns = np.concatenate((order, np.arange(schema.width, updates.data.shape[1])))
     return Updates(np.ascontiguousarray(updates.data[:, columns]), updates.width, updates.depth)
 
@@ -108,7 +108,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ViewState:
+class View:
     """A view at `frontier`. rows: as of frontier - 1; log: contiguous intervals that end at the frontier, oldest first.
 
     schema has the columns in the program's order; stored has them in the order of the words, which begins with the key.
@@ -123,7 +123,7 @@ class ViewState:
     stored: RowType
     since: int
     frontier: int
-    rows: RowSet
+    rows: Multiset
     incarnation: int
     log: tuple[Interval, ...] = ()
     batches: tuple[Batch, ...] = field(default=(), repr=False)
@@ -137,14 +137,14 @@ class ViewState:
     @staticmethod
     def load(
         name: str, schema: RowType, key: Sequence[str], since: int, frontier: int, batches: Iterable[Batch]
-    ) -> ViewState:
+    ) -> View:
         """Build the state from the batches of its trace alone. O(n log n) for n updates in the trace."""
-        stored, held = ViewState.stored_type(schema, key), tuple(batches)
+        stored, held = View.stored_type(schema, key), tuple(batches)
         rows = sum_until(held, stored.width, frontier - 1)
         heap = _heap_of(stored, held, ())
-        return ViewState(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
+        return View(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
 
-    def follow(self, interval: Interval, since: int, batches: Iterable[Batch], log_bytes: int) -> ViewState:
+    def follow(self, interval: Interval, since: int, batches: Iterable[Batch], log_bytes: int) -> View:
         """The state after an interval that begins at this frontier. The log keeps its newest `log_bytes`."""
         log = [*self.log, interval]
         kept = sum(one.changes.data.nbytes for one in log)
@@ -169,7 +169,7 @@ class ViewState:
         if as_of < self.since and self.since > MIN_TIME:
             raise Compacted(view=self.name, as_of=as_of, since=self.since)
 
-    def rows_as_of(self, as_of: int) -> RowSet:
+    def rows_as_of(self, as_of: int) -> Multiset:
         """The rows at a data time: the newest rows minus later changes if the log reaches back that far, else a sum
         over the trace.
         """
@@ -280,7 +280,7 @@ def changes_between(batches: Iterable[Batch], width: int, lower: int, upper: int
     return by_time(Updates.concat(found, width))
 
 
-def sum_until(batches: Iterable[Batch], width: int, as_of: int) -> RowSet:
+def sum_until(batches: Iterable[Batch], width: int, as_of: int) -> Multiset:
     """The rows at a data time. O(updates), plus a sort of the distinct rows. Raises DiffOverflow, Damaged."""
     found = [np.empty((0, width + 1), np.int64)]
     for batch in batches:
@@ -290,4 +290,4 @@ def sum_until(batches: Iterable[Batch], width: int, as_of: int) -> RowSet:
             if status != OK:
                 raise DiffOverflow(operation="addition")
             found.append(rows)
-    return RowSet.of(width, np.concatenate(found))
+    return Multiset.of(width, np.concatenate(found))

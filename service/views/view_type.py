@@ -8,7 +8,7 @@ import msgspec
 import xxhash
 
 from vernier.operators.language.types.schema import RowType
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 from vernier.storage.state.manifest import ViewEntry
 
 
@@ -33,4 +33,4 @@ class ViewType:
         schema = RowType.from_json(entry.schema)
         said = [entry.trace, entry.schema, entry.key, *([entry.began] if entry.began else [])]
         meaning = xxhash.xxh3_64_hexdigest(msgspec.json.encode(said))
-        return ViewType(name, schema, tuple(entry.key), ViewState.stored_type(schema, entry.key), meaning)
+        return ViewType(name, schema, tuple(entry.key), View.stored_type(schema, entry.key), meaning)

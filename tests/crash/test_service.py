@@ -22,7 +22,7 @@ from vernier.service.errors import EpochFailed
 from vernier.service.ingest import records
 from vernier.service.ingest.stash import Held
 from vernier.service.views.snapshot_reader import Reader
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 from vernier.storage.errors import EpochConflict, OwnershipLost, StorageError
 from vernier.storage.state import reshard
 from vernier.storage.state.audit import audit
@@ -193,7 +193,7 @@ class Simulation:
                 self.compare(manifest, views, time)
         return f"epoch {manifest.epoch} to {manifest.upper}"
 
-    def compare(self, manifest: Manifest, views: Mapping[str, ViewState], time: int) -> None:
+    def compare(self, manifest: Manifest, views: Mapping[str, View], time: int) -> None:
         found = {}
         for name, view in views.items():
             found[name] = {tuple(row) for row in view.rows_as_of(time).flat().rows.tolist()}

@@ -13,7 +13,7 @@ from tests.storage.merging import merge_batches
 from vernier.operators.language.types.scalars import parse
 from vernier.operators.language.types.schema import RowType
 from vernier.service.observability.metrics import Stats
-from vernier.service.views.view import ViewState
+from vernier.service.views.view import View
 from vernier.storage.blob.location import Place
 from vernier.storage.blob.segment import Entry
 from vernier.storage.kernels.hashing import key_rows, partition_rows
@@ -65,7 +65,7 @@ class StateBuilder:
     def stored(self, view: str) -> RowType:
         """The row type of the view's trace."""
         schema, key = self.views[view]
-        return ViewState.stored_type(schema, key)
+        return View.stored_type(schema, key)
 
     def updates(self, view: str, changes: Iterable[Change]) -> Updates:
         """Changes as stored updates."""

@@ -19,7 +19,7 @@ from vernier.service.sidecar.negotiate import Format
 from vernier.service.sidecar.options import Options
 from vernier.service.views.answers import Answers
 from vernier.service.views.snapshot_reader import Reader
-from vernier.service.views.view import Interval, ViewState
+from vernier.service.views.view import Interval, View
 from vernier.storage.updates import MIN_TIME
 
 NODE = {"v": (row_type(node="Int64"), ["node"])}
@@ -33,7 +33,7 @@ class Counting(ChangeStreams):
         super().__init__(follower, Answers(), options)
         self.encoded: list[tuple[Format, int, int]] = []
 
-    def _encode(self, view: ViewState, form: Format, interval: Interval) -> bytes:
+    def _encode(self, view: View, form: Format, interval: Interval) -> bytes:
         self.encoded.append((form, interval.lower, interval.upper))
         return super()._encode(view, form, interval)
 
@@ -87,7 +87,7 @@ def burst(frontier: int, size: int = 5) -> list[Change]:
     return [((node,), frontier + node % 10, 1 if node % 3 else -1) for node in range(size)]
 
 
-async def nothing(view: ViewState, lower: int, upper: int) -> AsyncGenerator[tuple[int, bytes]]:
+async def nothing(view: View, lower: int, upper: int) -> AsyncGenerator[tuple[int, bytes]]:
     events: list[tuple[int, bytes]] = []
     for event in events:
         yield event

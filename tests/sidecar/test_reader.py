@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, by_time_and_row, row_type
 from vernier.operators.language.types.schema import RowType
 from vernier.service.views.answers import key_words
-from vernier.service.views.multiset import RowSet
+from vernier.service.views.multiset import Multiset
 from vernier.service.views.snapshot_reader import Reader
-from vernier.service.views.view import Compacted, NotYetFinal, ViewState
+from vernier.service.views.view import Compacted, NotYetFinal, View
 from vernier.storage.blob.segment import segment_file
 from vernier.storage.updates import MIN_TIME
 
@@ -26,14 +26,14 @@ SCHEMA = row_type(label="Int64 | None", node="Int64", day="Date")
 WORDS = [-(2**63), -(2**63) + 1, -257, -256, -1, 0, 1, 255, 256, 2**40, 2**63 - 256, 2**63 - 1]
 
 
-def rows_of(view: ViewState, as_of: int) -> dict[tuple[Any, ...], int]:
+def rows_of(view: View, as_of: int) -> dict[tuple[Any, ...], int]:
     """The reader's rows in the program's order, with multiplicities."""
     run = view.rows_as_of(as_of).flat()
     rows = view.schema.decode_rows(run.rows[:, view.stored.index(view.schema.names)])
     return dict(zip(rows, run.counts.tolist(), strict=True))
 
 
-def changes_of(view: ViewState, lower: int, upper: int) -> list[Change]:
+def changes_of(view: View, lower: int, upper: int) -> list[Change]:
     """The reader's changes in the program's order, by time, then row."""
     found: list[Change] = []
     at = lower
@@ -127,7 +127,7 @@ def test_rows_and_changes_equal_the_model_at_every_time(
 )
 def test_row_set_equals_a_dictionary(case: tuple[int, list[list[tuple[int, ...]]]], prefix: list[int]) -> None:
     width, steps = case
-    rows, model = RowSet.of(width, np.empty((0, width + 1), np.int64)), {}
+    rows, model = Multiset.of(width, np.empty((0, width + 1), np.int64)), {}
     states = []
     for step in steps:
         for *row, diff in step:
