@@ -34,6 +34,7 @@ from vernier.operators.planning.arrangements import (
     picked,
     reduced_trace,
 )
+from vernier.operators.planning.distinct_counts import as_sums, counts_distinct
 from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.reduction_ops import (
     AccumulableReduceOp,
@@ -126,9 +127,11 @@ def build_present(planner: Planner, node: logical.PresentNode) -> int:
     return reduce(planner, node, arranged, node.schema, (present(),), name)
 
 
-def build_aggregate(planner: Planner, node: logical.AggregateNode) -> int:
+def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str | None = None) -> int:
     """group_by().agg(): arranges the key's columns and the columns that the aggregates read. If one aggregate cannot be
-    updated change by change and needs the whole group, all aggregates of the node are computed from whole groups."""
+    updated change by change and needs the whole group, all aggregates of the node are computed from whole groups.
+
+    meaning: the fingerprint of a node that this one replaces."""
     below, row, columns = _arguments(planner, node)
     used = [name for part in columns for name in part]
     # A group exists while any of its rows does. Without negative multiplicities the aggregated columns are enough to
@@ -140,7 +143,13 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode) -> int:
         field = node.schema.field(name)
         items.append(Item(name, agg.kind, part, field.type, field.nullable, agg.option))
     if items and node.scope.depth == 0 and all(item.kind in LINEAR for item in items):
-        return accumulate(planner, node, below, key, val, items)
+        return accumulate(planner, node, below, key, val, items, meaning)
+    if counts_distinct(node, below, items):
+        planner.uses[identity(below)] += 1
+        at, by, kept, before, trace = _arranged_before(planner, below, key, val, ())
+        planner.remember(trace, "", at, by, kept, ())
+        print_ = _wave_print(planner, before, key, val, Aggregates(tuple(items)))
+        return build_aggregate(planner, as_sums(planner, node, below, items), print_)
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, below, node.scope, *words)
     label = _label(node)
@@ -154,27 +163,24 @@ def _label(node: logical.AggregateNode) -> str:
 
 
 def accumulate(
-    planner: Planner, node: logical.AggregateNode, below: Node, key: RowType, val: RowType, items: Sequence[Item]
+    planner: Planner,
+    node: logical.AggregateNode,
+    below: Node,
+    key: RowType,
+    val: RowType,
+    items: Sequence[Item],
+    meaning: str | None = None,
 ) -> int:
     """A group of linear aggregates outside loops: one vector a key, or an arrangement of the keys if their copies are
     the only count. val: the columns that earlier versions kept for it; they name what the reduction computes."""
-    row = below.schema
-    words, kept = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
-    read, aggregations = vector_rows(items, row, 1 + key.width)
+    read, aggregations = vector_rows(items, below.schema, 1 + key.width)
     counts_only = len(aggregations) == 1 and not read
-    # Projections are only picked through here; the newest one is dropped where nothing else reads it.
-    at, words, both = picked(planner, below, planner.build(below), words, (*kept, *read))
-    kept, read = both[: len(kept)], both[len(kept) :]
-    base = planner.ops[at]
-    given = base.arranged_by(words, kept)
-    arranged = planner.prints[at] if given else arranged_print(planner, at, words, kept)
-    print_ = planner.hash("reduce", arranged, key.to_json(), kernel_rows(items, val))
-    if given:
-        whole = base.arrangement or reduced_trace(arranged)
-    else:
-        whole = arranged_trace(arranged)
-    flags = tuple(read[flag - 1 - key.width] for flag in null_flags(aggregations))
-    planner.remember(whole, _lanes(print_), at, words, kept, flags)
+    at, words, both, arranged, trace = _arranged_before(planner, below, key, val, read)
+    kept, read = both[: val.width], both[val.width :]
+    print_ = meaning or planner.hash("reduce", arranged, key.to_json(), kernel_rows(items, val))
+    if meaning is None:
+        flags = tuple(read[flag - 1 - key.width] for flag in null_flags(aggregations))
+        planner.remember(trace, _lanes(print_), at, words, kept, flags)
     memo = ("reduction", planner.scope(node.scope), print_)
     if memo in planner.memo:
         return planner.memo[memo]
@@ -198,6 +204,22 @@ def accumulate(
         planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", key.width, width, 0, False)
     planner.memo[memo] = planner.add(op, print_)
     return planner.memo[memo]
+
+
+def _arranged_before(
+    planner: Planner, below: Node, key: RowType, val: RowType, read: Words
+) -> tuple[int, Words, Words, str, str]:
+    """How earlier versions arranged the input of a group. Returns the operator below all projections of plain columns;
+    the words of its rows that are the key; those of `val` and of `read`; the arrangement's fingerprint; its trace."""
+    row = below.schema
+    words, kept = (tuple(int(w) for w in row.index(part.names)) for part in (key, val))
+    at, words, both = picked(planner, below, planner.build(below), words, (*kept, *read))
+    base, kept = planner.ops[at], both[: len(kept)]
+    if base.arranged_by(words, kept):
+        print_ = planner.prints[at]
+        return at, words, both, print_, base.arrangement or reduced_trace(print_)
+    print_ = arranged_print(planner, at, words, kept)
+    return at, words, both, print_, arranged_trace(print_)
 
 
 def _arguments(planner: Planner, node: logical.AggregateNode) -> tuple[Node, RowType, list[tuple[str, ...]]]:
@@ -227,13 +249,18 @@ def reduce_groups(
 ) -> int:
     """Reduce with a logic, on an arrangement of columns `val` by `key`. Its output is kept in a trace inside loops, and
     outside them if the logic is not steady, because then the earlier output cannot be computed again."""
-    print_ = planner.hash("wave", planner.prints[arranged], key.to_json(), val.to_json(), spec.name, spec.key())
+    print_ = _wave_print(planner, planner.prints[arranged], key, val, spec)
     scope, width = planner.scope(node.scope), node.schema.width
     total = spec.steady and planner.scopes[scope].depth == 0
     op = BatchedReduceOp(
         len(planner.ops), scope, width, name, input=arranged, key=key, total=total, trace=None, val=val, spec=spec
     )
     return _add(planner, op, print_)
+
+
+def _wave_print(planner: Planner, arranged: str, key: RowType, val: RowType, spec: LogicSpec) -> str:
+    """The fingerprint of a reduction with a logic of the arrangement with this fingerprint."""
+    return planner.hash("wave", arranged, key.to_json(), val.to_json(), spec.name, spec.key())
 
 
 def build_reduce(planner: Planner, node: ReduceNode) -> int:

@@ -1,0 +1,130 @@
+"""Plans count_distinct: each value of a group once, and then a count of them, so that no group is read.
+
+The distinct values of a group are rows of a `distinct`, whose changes are counted like any others. With several of
+them, with counts and sums beside them, or where the values do not tell whether the group exists, all contribute rows
+with a column each to one union, and the aggregates are sums of these columns:
+
+    (key, 1 for each distinct value) + (key, 1 and the summed columns for each row) + (key, zeros for each group)
+
+A change costs what it changes of the distinct values and of one vector, O(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vernier.operators.group_functions.aggregations import Item
+from vernier.operators.language.expr.expression import Cast, Expr, Literal, Nullability, col, when
+from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.aggregation import Aggregation
+from vernier.operators.language.plan.node import Node
+from vernier.operators.language.types.scalars import Float64, Int64
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.sharing import identity
+
+if TYPE_CHECKING:
+    from vernier.operators.planning.planner import Planner
+
+SHARED = 2
+"""Uses of a node that is made here: never one, because another group may need the same node, and an operator that has
+been fused with its only reader cannot be read by others."""
+
+
+def counts_distinct(node: logical.AggregateNode, below: Node, items: Sequence[Item]) -> bool:
+    """Whether the aggregates are distinct counts, perhaps with counts and sums, that need no whole groups.
+
+    A group exists while any of its rows has copies. If rows can cancel, the number of rows must be among the aggregates
+    for their vector to tell that, and null sums would need the rows.
+    """
+    kinds = {item.kind for item in items}
+    if node.scope.depth > 0 or "count_distinct" not in kinds or kinds - {"count_distinct", "count", "sum", "avg"}:
+        return False
+    for item in items:
+        if item.kind in ("sum", "avg"):
+            found = below.schema.field(item.columns[0])
+            if type(found.type) not in (Int64, Float64):
+                return False
+            if found.nullable and item.kind == "sum" and not below.is_positive:
+                return False
+    return below.is_positive or kinds == {"count_distinct"} or any(_counts_rows(item, below.schema) for item in items)
+
+
+def as_sums(planner: Planner, node: logical.AggregateNode, below: Node, items: Sequence[Item]) -> logical.AggregateNode:
+    """An aggregate of counts and sums alone with the rows of `node`, whose aggregates are `items` of `below`."""
+    row = below.schema
+    keys = tuple((name, col(name)) for name in node.keys)
+    distinct = [item for item in items if item.kind == "count_distinct"]
+    if len(items) == 1 and below.is_positive and not any(row.field(name).nullable for name in items[0].columns):
+        values = _values(planner, below, node, items[0])
+        return logical.AggregateNode(values, node.keys, ((items[0].name, Aggregation("count")),), where=node.where)
+    zeros: dict[str, Expr] = {f"value {at}": _zero(item, row) for at, item in enumerate(items)}
+    parts: list[Node] = []
+    for at, item in enumerate(items):
+        if item.kind == "count_distinct":
+            one = zeros | {f"value {at}": Literal(1, Int64())}
+            parts.append(_project(planner, _values(planner, below, node, item), (*keys, *one.items())))
+    if len(distinct) < len(items):
+        values_of = {f"value {at}": _value(item, row) for at, item in enumerate(items)}
+        parts.append(_project(planner, below, (*keys, *values_of.items())))
+    if len(distinct) == len(items) or not below.is_positive:
+        groups = logical.AggregateNode(below, node.keys, (), where=node.where)
+        planner.uses[identity(groups)] += SHARED
+        parts.append(_project(planner, groups, (*keys, *zeros.items())))
+    union = logical.UnionNode(tuple(parts), where=node.where)
+    planner.uses[identity(union)] += SHARED
+    sums = tuple(
+        (item.name, Aggregation("avg" if item.kind == "avg" else "sum", col(f"value {at}")))
+        for at, item in enumerate(items)
+    )
+    return logical.AggregateNode(union, node.keys, sums, where=node.where)
+
+
+def _counts_rows(item: Item, row: RowType) -> bool:
+    return item.kind == "count" and not any(row.field(name).nullable for name in item.columns)
+
+
+def _project(planner: Planner, node: Node, exprs: tuple[tuple[str, Expr], ...]) -> Node:
+    made = logical.ProjectNode(node, exprs, where=node.where)
+    planner.uses[identity(made)] += SHARED
+    return made
+
+
+def _values(planner: Planner, below: Node, node: logical.AggregateNode, item: Item) -> Node:
+    """The distinct values of one aggregate, by key, without nulls."""
+    kept: Node = below
+    if not below.is_positive:
+        # A value is there if one of its rows is present, whatever the copies of its other rows.
+        kept = logical.DistinctNode(below, where=node.where)
+        planner.uses[identity(kept)] += SHARED
+    for name in item.columns:
+        if below.schema.field(name).nullable:
+            kept = logical.FilterNode(kept, col(name).is_not_null(), where=node.where)
+            planner.uses[identity(kept)] += SHARED
+    names = tuple(dict.fromkeys((*node.keys, *item.columns)))
+    found = logical.DistinctNode(_project(planner, kept, tuple((name, col(name)) for name in names)), where=node.where)
+    planner.uses[identity(found)] += SHARED
+    return found
+
+
+def _zero(item: Item, row: RowType) -> Expr:
+    """What a row that is no row of the group contributes to an aggregate."""
+    if item.kind not in ("sum", "avg"):
+        return Literal(0, Int64())
+    kind = row.field(item.columns[0]).type
+    if item.kind == "avg" or row.field(item.columns[0]).nullable:
+        return Cast(Literal(None, None), kind)
+    return Literal(0.0, kind) if isinstance(kind, Float64) else Literal(0, kind)
+
+
+def _value(item: Item, row: RowType) -> Expr:
+    """What a row of the group contributes to an aggregate."""
+    if item.kind == "count_distinct":
+        return Literal(0, Int64())
+    if item.kind == "count":
+        one, null = Literal(1, Int64()), [name for name in item.columns if row.field(name).nullable]
+        return when(col(null[0]).is_not_null(), one).otherwise(Literal(0, Int64())) if null else one
+    value = col(item.columns[0])
+    if item.kind == "avg" and not row.field(item.columns[0]).nullable:
+        return Nullability(value, True)
+    return value

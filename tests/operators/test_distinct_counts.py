@@ -1,0 +1,119 @@
+"""count_distinct, alone and beside counts and sums, as counts of distinct rows: no whole groups are read."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vernier as vn
+from tests.profiles import examples
+from tests.properties.engine import run
+from vernier import col
+from vernier.operators.engine.migrate import Held, migrate, plan_migration
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning import reductions
+from vernier.operators.planning.planner import compile_app
+from vernier.operators.planning.reduction_ops import BatchedReduceOp
+from vernier.operators.runtime.exchange import Single
+from vernier.storage.updates import MIN_TIME, Updates
+
+
+class Visit(vn.Schema):
+    page: vn.Int64
+    user: vn.Int64 | None
+    ms: vn.Int64
+
+
+Row = tuple[int, int | None, int]
+VIEWS = ("one", "twice", "more", "set", "mixed")
+Visits = list[tuple[Row, int, int]]
+
+
+def program() -> vn.App:
+    app = vn.App("visits")
+    visits = app.source("visits", Visit)
+    both = {"users": vn.count_distinct("user"), "pairs": vn.count_distinct("user", "ms")}
+    more = {"n": vn.count(), "known": vn.count("user"), "sum": vn.sum("ms"), "mean": vn.avg("ms")}
+    app.view("one", visits.group_by("page").agg(users=vn.count_distinct("user")))
+    app.view("twice", visits.group_by("page").agg(users=vn.count_distinct(col("user") * 2)))
+    app.view("more", visits.group_by("page").agg(**both, **more))
+    app.view("set", visits.distinct().group_by("page").agg(values=vn.count_distinct("ms")))
+    app.view("mixed", visits.distinct().group_by("page").agg(**both, **more, total=vn.sum("user")))
+    return app
+
+
+def truth(rows: dict[Row, int]) -> dict[str, dict[tuple[object, ...], int]]:
+    """The views of these rows."""
+    found: dict[str, dict[tuple[object, ...], int]] = {name: {} for name in VIEWS}
+    pages = {row[0] for row, copies in rows.items() if copies}
+    for page in pages:
+        group = {row[1:]: copies for row, copies in rows.items() if copies and row[0] == page}
+        users = {user for (user, _), copies in group.items() if copies > 0 and user is not None}
+        pairs = {row for row, copies in group.items() if copies > 0 and row[0] is not None}
+        n, total = sum(group.values()), sum(ms * copies for (_, ms), copies in group.items())
+        known = sum(copies for (user, _), copies in group.items() if user is not None)
+        found["one"][(page, len(users))] = found["twice"][(page, len(users))] = 1
+        found["more"][(page, len(users), len(pairs), n, known, total, total / n if n else None)] = 1
+        there = {row for row, copies in group.items() if copies > 0}
+        if there:
+            ms = [ms for _, ms in there]
+            given_users = [user for user, _ in there if user is not None]
+            found["set"][(page, len(set(ms)))] = 1
+            row = (len(users), len(pairs), len(there), len(given_users), sum(ms), sum(ms) / len(ms))
+            found["mixed"][(page, *row, sum(given_users) if given_users else None)] = 1
+    return found
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.tuples(st.integers(0, 1), st.none() | st.integers(0, 2), st.integers(-1, 1)),
+            st.integers(0, 5),
+            st.integers(-2, 2).filter(bool),
+        ),
+        max_size=14,
+    ),
+    st.sets(st.integers(1, 5), max_size=3),
+    st.integers(1, 2),
+)
+@examples(20)
+def test_distinct_counts_are_those_of_the_rows(visits: Visits, cuts: set[int], workers: int) -> None:
+    found = run(program(), {"visits": visits}, cuts=cuts, workers=workers, slice_updates=2)
+    for time in range(6):
+        rows: dict[Row, int] = {}
+        for row, at, diff in visits:
+            rows[row] = rows.get(row, 0) + (diff if at <= time else 0)
+        for view, wanted in truth(rows).items():
+            held: dict[tuple[object, ...], int] = {}
+            for shown, at, diff in found[view]:
+                held[shown] = held.get(shown, 0) + (diff if at <= time else 0)
+            assert {shown: copies for shown, copies in held.items() if copies} == wanted, view
+
+
+def test_a_value_is_there_while_a_row_with_it_is_present() -> None:
+    found = run(program(), {"visits": [((0, 1, 5), 0, -1), ((0, 1, 6), 0, 1)]})
+    assert found["one"] == [((0, 1), 0, 1)]
+
+
+def test_a_state_with_whole_groups_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = random.Random(1)
+    words = [(choose.randrange(3), 1, choose.randrange(9), choose.randrange(9)) for _ in range(60)]
+    first, later = (Updates.of(words[a:b], range(a, b), [1] * (b - a)) for a, b in ((0, 40), (40, 60)))
+    with monkeypatch.context() as patch:
+        patch.setattr(reductions, "counts_distinct", lambda *_: False)
+        before = compile_app(program())
+    assert before.of(BatchedReduceOp)
+    plan = compile_app(program())
+    assert not plan.of(BatchedReduceOp)
+    old, whole = Worker(before), Worker(plan)
+    for worker in (old, whole):
+        worker.run_epoch(MIN_TIME, 40, {"visits": first})
+    views = {view.trace for view in plan.views.values()}
+    assert views <= set(plan_migration(plan, Held.of(old.state)).kept)
+    state = migrate(plan, old.state, Single())
+    made, wanted = (one.run_epoch(40, 60, {"visits": later}).changes for one in (Worker(plan, state=state), whole))
+    for view in wanted:
+        assert sorted(made[view].data.tolist()) == sorted(wanted[view].data.tolist()), view
