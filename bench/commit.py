@@ -62,6 +62,7 @@ class TimedDisk(OsDisk):
     """The real disk, which times the calls that change something."""
 
     def __init__(self, times: Times) -> None:
+        super().__init__()
         self.times = times
         self.writing = ""
 
