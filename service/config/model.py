@@ -89,6 +89,15 @@ class Settings(BaseSettings):
             raise ValueError("kafka.sasl_password and kafka.sasl_password_file are both set; keep one")
         return self
 
+    @model_validator(mode="after")
+    def _brokers_outlive_a_standby(self) -> Settings:
+        if self.state.standby and self.kafka.embedded:
+            raise ValueError(
+                "state.standby and kafka.embedded are both set; an embedded broker ends with its service, so give both"
+                " services the address of brokers of their own (kafka.bootstrap)"
+            )
+        return self
+
     # --- what follows from them ---------------------------------------------------------------------------------------
 
     def source(self, name: str) -> Source:

@@ -39,6 +39,10 @@ class State(Section):
         ge=0,
         description="MB a second that the driver reads, after a start, to find damaged files; 0: none",
     )
+    standby: bool = Field(
+        default=False,
+        description="while another coordinator owns the state: wait with Spark started, and take over when it ends",
+    )
     rebuild: bool = Field(
         default=False,
         description="if a changed program cannot continue from the state: start empty and read all of the topics",

@@ -38,6 +38,7 @@ from pyspark.sql import SparkSession
 from vernier.operators.failures import NeedsHistory
 from vernier.service.cluster.worker import Job
 from vernier.service.config.settings import Settings, load
+from vernier.service.coordinator import standing_by
 from vernier.service.coordinator.bundle import Bundle, Programs
 from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
@@ -87,6 +88,12 @@ class Driver:
         self._spark: SparkSession | None = None
         self._running: Query | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
+        directory = StateDirectory(settings.state.place)
+        if settings.state.standby and standing_by.acquire(directory):
+            # Programs may have joined or left meanwhile.
+            self._programs = Programs(settings)
+            self._bundle = self._programs.bundle()
+            app = self._bundle.app
         self._topics = ServiceTopics(settings, app, self._threads)
         self._limiter = RateLimiter.of(settings.epoch)
         self._epochs = epochs = Committer(

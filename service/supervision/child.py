@@ -19,6 +19,7 @@ from vernier.service.supervision.parent_watch import command
 LARGEST_LOG = 32 << 20
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 30
+_STANDBY_SECONDS = 0.5
 _log = logging.getLogger("vernier.up")
 
 Say = Callable[[str], None]
@@ -29,7 +30,8 @@ class Child:
     """A process of the service.
 
     module, arguments: what it runs. ready: whether it is in operation; polled until true. stop_seconds: how long it may
-    take to stop by itself. environment: added to the supervisor's own. last: it starts after all others are ready.
+    take to stop by itself. environment: added to the supervisor's own. last: it starts after all others are ready and
+    none of them waits. waits: whether it is ready but does not work yet, because it is a standby.
     final: an exit status after which it is not restarted, because the new process would end in the same way.
     """
 
@@ -45,8 +47,12 @@ class Child:
     was_ready: bool = False
     deaths: int = 0
     left: bool = False
+    standby: bool | None = None
+    """None until it is known. A standby that took over stays so until it is started again."""
+    waits: Callable[[], bool] = lambda: False
     process: subprocess.Popen[bytes] | None = None
     _since: float = 0.0
+    _look_at: float = 0.0
     _not_before: float = 0.0
 
     @property
@@ -66,7 +72,7 @@ class Child:
                 start_new_session=True,  # Ctrl-C must reach the supervisor only, which stops everything in order
                 env={**os.environ, **self.environment},
             )
-        self._since = time.monotonic()
+        self._since, self.standby = time.monotonic(), None
 
     def ask(self) -> None:
         """Ask the process to stop (SIGTERM)."""
@@ -127,6 +133,18 @@ class Child:
             if not self.was_ready:
                 say(f"{self.name}: starting")
             self.start()
+
+    def stands_by(self, say: Say) -> bool:
+        """Whether the process is a standby now. Looks at most every `_STANDBY_SECONDS`, and no more once it works."""
+        now = time.monotonic()
+        if self.standby is not False and self.running and now >= self._look_at:
+            before, self.standby = self.standby, self.waits()
+            self._look_at = now + _STANDBY_SECONDS
+            if self.standby and not before:
+                say(f"{self.name}: standby; another service owns the state, and this one takes over when that ends")
+            elif before and not self.standby:
+                say(f"{self.name}: took over")
+        return bool(self.standby)
 
     def last_line(self) -> str:
         """The last line of the log."""

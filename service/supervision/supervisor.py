@@ -31,7 +31,7 @@ from vernier.service.kafka.broker_errors import BrokerError
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.sidecar.auth import Access
 from vernier.service.sidecar.health_probe import address, alive, check_certificate
-from vernier.service.status import intake
+from vernier.service.status import intake, standby
 from vernier.service.status import publisher as publisher_status
 from vernier.service.status.publisher import FENCED
 from vernier.service.status.trouble import STOPPED
@@ -40,7 +40,7 @@ from vernier.service.supervision.parent_watch import UMASK
 from vernier.service.toolchain.first_use import have_jars, have_kernels
 from vernier.service.toolchain.jars import kafka_jars, spark_jars
 from vernier.service.toolchain.java import find_java
-from vernier.storage.state.state import FOLDERS, StateDirectory
+from vernier.storage.state.state import FOLDERS, LOCK, StateDirectory
 
 LEAST_FREE_BYTES = 256 << 20
 STOP_SECONDS = 10
@@ -97,11 +97,13 @@ class Supervisor:
                     self._look_at_broker(self._starting)
                 elif self.broker is not None and not self.broker.running:
                     self._restart_broker(self.broker)
-                ready = all(child.was_ready for child in self.children if not child.last)
+                first = [child for child in self.children if not child.last]
+                ready = all(child.was_ready and not child.stands_by(self.say) for child in first)
                 for child in self.children:
                     if ready or not child.last:
                         child.look(self.say)
-                if not announced and all(child.was_ready for child in self.children):
+                waits = any(child.standby for child in first)
+                if not announced and all(child.was_ready for child in (first if waits else self.children)):
                     announced = True
                     on_ready()
         finally:
@@ -176,9 +178,17 @@ class Supervisor:
                 self.passed_on(),
                 logs / "driver.log",
                 # The first commit of this driver proves that it has read, computed and written. A driver that starts
-                # paused makes no commit; its status file says so.
-                lambda: head.head() != before or _waits(intake.observed(head.blob), driver),
+                # paused makes no commit; its status file says so. While there is a standby, commits of others count for
+                # nothing.
+                lambda: (
+                    self._driver_waits(head)
+                    or (
+                        self._driver_owns(head)
+                        and (head.head() != before or _waits(intake.observed(head.blob), driver))
+                    )
+                ),
                 final=STOPPED,
+                waits=lambda: self._driver_waits(head),
             ),
             Child(
                 "sidecar",
@@ -196,6 +206,19 @@ class Supervisor:
                 child.environment = {"TMPDIR": str(self._scratch.path.absolute())}
         if not settings.publishes:
             publisher_status.delete(settings.state.place.open())
+
+    def _driver_waits(self, head: StateDirectory) -> bool:
+        """Whether the driver is a standby now."""
+        process = self.children[0].process
+        return self.settings.state.standby and process is not None and standby.waits(head.blob, process.pid)
+
+    def _driver_owns(self, head: StateDirectory) -> bool:
+        """Whether commits are those of this service's driver."""
+        process = self.children[0].process
+        if not self.settings.state.standby or process is None:
+            return True
+        owner = head.blob.owner(LOCK)
+        return owner is not None and owner.pid == process.pid and owner.host in ("", socket.gethostname())
 
     def _check_program(self) -> None:
         """Check that the file contains a program. This imports the engine, so it runs while the

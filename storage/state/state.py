@@ -102,11 +102,14 @@ class StateDirectory:
 
     def acquire(self) -> Manifest | None:
         """Become the owner of the directory (created if needed), find the newest intact epoch, and delete garbage.
+        The owner itself may call it again; that only returns the newest epoch.
 
         Intact means: the manifest's checksum is right, and so are the length and directory of every segment that it
         names. Newer epochs that are not intact are renamed (`*.damaged`), logged, and listed in `damaged`. Opens
         O(batches) files. Raises StateInUse, which names the owner's process id, and NoIntactManifest.
         """
+        if self._lock is not None:
+            return self._newest
         self._blob.prepare(FOLDERS)
         held = self._blob.lock(LOCK)
         if held is None:

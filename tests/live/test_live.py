@@ -54,7 +54,7 @@ class Sampler(threading.Thread):
         return len(self.samples)
 
 
-def _check(truth: Truth, samples: dict[int, dict[str, set[tuple[int, ...]]]]) -> None:
+def check(truth: Truth, samples: dict[int, dict[str, set[tuple[int, ...]]]]) -> None:
     """Every sample equals the recomputed answer as of its data time."""
     for as_of, rows in sorted(samples.items()):
         wanted = truth.answers(as_of)
@@ -85,7 +85,7 @@ def test_every_sampled_answer_is_the_recomputed_one(tmp_path: Path, workers: int
             assert client.key("reach", 10_001, as_of=end + 1) == [{"node": 10_001}]
             with pytest.raises(ServerError, match="too late"):
                 client.send("roots", [{"data": [10_002], "time": end + 1}])
-        _check(truth, sampler.samples)
+        check(truth, sampler.samples)
         _refuse(service, end)
         assert service.read(end - 1) == (end - 1, sampler.samples[end - 1])
 
@@ -166,6 +166,6 @@ def test_kills_lose_nothing_and_count_nothing_twice(tmp_path: Path) -> None:
         wait_for("everything sent is final", lambda: service.frontier() >= end)
         sampler._keep(service.read(end - 1))
         assert sampler.finish() >= len(kills)
-        _check(truth, sampler.samples)
+        check(truth, sampler.samples)
         metrics = httpx.get(f"{service.url}/metrics").text
         assert "vernier_source_errors_total{" not in metrics, "a kill made dead letters"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @with_settings
 @click.option("--rebuild", is_flag=True, help="If the changed program needs it, read the topics from their beginning.")
 @click.option("--discard-after", metavar="TIME", help="Discard what is in the topics now at or after this data time.")
+@click.option("--standby", is_flag=True, help="Wait while another service owns the state; take over when it ends.")
 @click.option("--check", is_flag=True, help="Show what PROGRAM would keep, fill and lose of the state, and stop.")
 @click.option("--print-config", is_flag=True, help="Print all settings and where each comes from, and stop.")
 def up(
@@ -26,6 +27,7 @@ def up(
     pairs: tuple[str, ...],
     rebuild: bool,
     discard_after: str | None,
+    standby: bool,
     check: bool,
     print_config: bool,
 ) -> int:
@@ -33,7 +35,7 @@ def up(
     from vernier.service.config.settings import load
 
     given = flags(pairs) | {"program": str(program), "state.rebuild": True if rebuild else None}
-    given |= {"state.discard_after": discard_after}
+    given |= {"state.discard_after": discard_after, "state.standby": True if standby else None}
     loaded = load(config, given)
     from vernier.service.sql.tables import table_settings
 

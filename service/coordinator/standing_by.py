@@ -1,0 +1,53 @@
+"""Standing by: a coordinator that waits until the state directory has no owner, and then owns it.
+
+Spark, its workers and the kernels are ready by then, so the next commit takes as long as opening the state and starting
+a query. Nothing of the state is read before the lock is taken: what a standby knew would be old. Any number of
+standbys may wait; the lock decides which of them goes on. On a file system the kernel frees the lock when its owner
+ends; in an object store it expires when its owner stops renewing it (storage/blob/leases.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from vernier.service.status import standby
+from vernier.storage.errors import StateInUse
+from vernier.storage.state.state import StateDirectory
+
+LOCAL_SECONDS = 0.1
+"""Seconds between tries to take a lock that the kernel frees."""
+REMOTE_SECONDS = 1.0
+"""Seconds between tries to take a lock that expires, at most: each try is a request to the object store."""
+
+_log = logging.getLogger("vernier.standby")
+
+
+def acquire(directory: StateDirectory) -> float:
+    """Acquire the directory, after waiting for as long as another process owns it. Returns the seconds of waiting; 0 if
+    there was no owner. Raises NoIntactManifest and other StorageErrors."""
+    began = time.monotonic()
+    held = None
+    owner = ""
+    try:
+        while True:
+            try:
+                directory.acquire()
+                break
+            except StateInUse as error:
+                if held is None:
+                    held = standby.hold(directory.blob)
+                holder = f"pid {error.pid}" + (f" on {error.host}" if error.host else "")
+                if holder != owner:
+                    owner = holder
+                    _log.info("standby: %s owns the state directory %s", owner, directory.path)
+                left = error.left_ms
+                time.sleep(LOCAL_SECONDS if left is None else min(REMOTE_SECONDS, (left + 1) / 1000))
+    finally:
+        if held is not None:
+            held.release()
+    if held is None:
+        return 0.0
+    waited = time.monotonic() - began
+    _log.warning("took over the state directory %s after standing by for %.1f s", directory.path, waited)
+    return waited

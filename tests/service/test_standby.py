@@ -1,0 +1,110 @@
+"""A standby waits for the lock of the state directory, shows itself meanwhile, and goes on as the owner."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from vernier.service.config.model import BadSettings
+from vernier.service.config.settings import load
+from vernier.service.coordinator import standing_by
+from vernier.service.status import standby
+from vernier.storage.errors import NoIntactManifest
+from vernier.storage.state.manifest import manifest_file
+from vernier.storage.state.state import StateDirectory
+
+OWNER = """
+import sys
+from vernier.storage.state.state import StateDirectory
+StateDirectory(sys.argv[1]).acquire()
+print("owns it", flush=True)
+sys.stdin.read()
+"""
+WAITER = """
+import sys
+from vernier.service.coordinator import standing_by
+from vernier.storage.state.state import StateDirectory
+directory = StateDirectory(sys.argv[1])
+standing_by.acquire(directory)
+print("took over", flush=True)
+sys.stdin.read()
+"""
+
+
+def process(code: str, state: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(state)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def said(one: subprocess.Popen[str]) -> str:
+    assert one.stdout is not None
+    return one.stdout.readline().strip()
+
+
+def end(one: subprocess.Popen[str]) -> None:
+    one.kill()
+    one.communicate()
+
+
+def test_a_free_state_is_taken_at_once(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    assert standing_by.acquire(directory) == 0
+    assert directory.acquire() is None, "the owner may ask again"
+    assert standby.living(directory.blob) == []
+    directory.release()
+
+
+def test_of_two_standbys_one_takes_over_when_the_owner_is_killed_and_the_other_one_after_it(tmp_path: Path) -> None:
+    owner = process(OWNER, tmp_path)
+    waiting: list[subprocess.Popen[str]] = []
+    try:
+        assert said(owner) == "owns it"
+        waiting += process(WAITER, tmp_path), process(WAITER, tmp_path)
+        blob, pause = StateDirectory(tmp_path).blob, threading.Event()
+        while not all(standby.waits(blob, one.pid) for one in waiting):
+            pause.wait(0.05)
+        assert len(standby.living(blob)) == 2
+        end(owner)
+        while len(standby.living(blob)) == 2:
+            pause.wait(0.05)
+        first = next(one for one in waiting if not standby.waits(blob, one.pid))
+        assert said(first) == "took over"
+        (second,) = (one for one in waiting if one is not first)
+        assert standby.waits(blob, second.pid)
+        end(first)
+        assert said(second) == "took over"
+        assert standby.living(blob) == []
+    finally:
+        for one in (owner, *waiting):
+            end(one)
+
+
+def test_a_standby_that_is_killed_is_none(tmp_path: Path) -> None:
+    owner = process(OWNER, tmp_path)
+    assert said(owner) == "owns it"
+    waiting = process(WAITER, tmp_path)
+    try:
+        blob, pause = StateDirectory(tmp_path).blob, threading.Event()
+        while not standby.waits(blob, waiting.pid):
+            pause.wait(0.05)
+        end(waiting)
+        assert standby.living(blob) == []
+    finally:
+        end(owner)
+        end(waiting)
+
+
+def test_an_error_of_the_state_is_no_reason_to_wait(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path):
+        (tmp_path / manifest_file(1)).write_bytes(b"torn")
+    with pytest.raises(NoIntactManifest):
+        standing_by.acquire(StateDirectory(tmp_path))
+    assert standby.living(StateDirectory(tmp_path).blob) == []
+
+
+def test_an_embedded_broker_is_refused_beside_a_standby(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=r"state\.standby and kafka\.embedded are both set"):
+        load(None, {"state.standby": True, "kafka.embedded": True, "state.path": str(tmp_path)})
