@@ -249,7 +249,8 @@ def _spread(sample: bool, root: bool) -> Callable[[_Call, tuple[Expr, ...], Expr
             above = Call("greatest", (Binary("-", squares, mean_square), Literal(0.0, Float64())))
             by = Binary("-", count, Literal(1.0, Float64())) if sample else count
             found: Expr = Binary("/", above, by)
-            return Call("sqrt", (found,)) if root else found
+            enough = Binary(">", n, Literal(1 if sample else 0, Int64()))
+            return Case(((enough, Call("sqrt", (found,)) if root else found),))
 
         return parts, result
 
