@@ -21,13 +21,14 @@ from vernier.operators.failures import UserCodeFailed
 from vernier.operators.language.expr.compute.vector import as_arrow
 from vernier.operators.language.expr.evaluate import Heap, bind
 from vernier.operators.language.expr.expression import Column
-from vernier.operators.language.expr.functions import check_function, function_key, function_location, function_name
+from vernier.operators.language.expr.functions import function_name
 from vernier.operators.language.expr.running_calls import Call, running
 from vernier.operators.language.expr.user_columns import given_column, returned_column, shown_rows
-from vernier.operators.language.plan.tables import Expanded, Expansion, TableFunction, check_rows
+from vernier.operators.language.plan.programfunction import ProgramFunction
+from vernier.operators.language.plan.tables import Expanded, Expansion, check_rows
 from vernier.operators.language.types.scalars import Words
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.location import NOWHERE, Location
+from vernier.operators.location import Location
 from vernier.storage.time.lattice import CLOSED, MIN_TIME
 
 Times = Literal["own", "at", "after"]
@@ -53,31 +54,16 @@ class Produced:
     after: Any = None
 
 
-class JoinFunction(TableFunction):
+class JoinFunction(ProgramFunction):
     """`function(rows)` with a named tuple of columns returns a `Produced`."""
 
     name = "join_function"
     positive = False
 
     def __init__(self, function: Callable[[Any], Produced], returns: RowType, times: Times, where: Location) -> None:
-        check_function(function, "join_function")
-        self.function, self.returns, self.times = function, returns, times
+        super().__init__(function, returns, where, times)
+        self.times = times
         self.waits, self.shifts = times != "own", times == "after"
-        defined = function_location(function)
-        self.where = where if defined is NOWHERE else defined
-        self._key = (self.name, function_key(function), tuple(map(tuple, returns.to_json())), times)
-
-    def key(self) -> tuple[Any, ...]:
-        """See TableFunction."""
-        return self._key
-
-    def schema(self, row: RowType) -> RowType:
-        """See TableFunction."""
-        return self.returns
-
-    def source_words(self, row: RowType) -> tuple[int, ...]:
-        """See TableFunction."""
-        return (-1,) * self.returns.width
 
     def compile(self, row: RowType) -> Expansion:
         """See TableFunction. Calls the function once for all rows. The compiled function raises UserCodeFailed."""

@@ -7,7 +7,7 @@ functions cost a hundredth of that. They must be deterministic, because a retrac
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,41 +15,22 @@ import numpy as np
 
 from vernier.operators.failures import UserCodeFailed
 from vernier.operators.language.expr.evaluate import Heap
-from vernier.operators.language.expr.functions import check_function, function_key, function_location, function_name
+from vernier.operators.language.expr.functions import function_name
 from vernier.operators.language.expr.running_calls import Call, running
-from vernier.operators.language.plan.tables import Expanded, Expansion, TableFunction, TooManyRows, check_rows
+from vernier.operators.language.plan.programfunction import ProgramFunction
+from vernier.operators.language.plan.tables import Expanded, Expansion, TooManyRows, check_rows
 from vernier.operators.language.types.scalars import Words
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.location import NOWHERE, Location
 from vernier.storage.errors import CallerError
 
 _BLOCK = 1 << 16
 """How many rows are taken from a function at a time."""
 
 
-class RowFunction(TableFunction):
+class RowFunction(ProgramFunction):
     """`function(row)` returns the rows: an iterable of tuples in the order of `returns`, or of dicts by name."""
 
     name = "flat_map"
-
-    def __init__(self, function: Callable[[Any], Iterable[Any]], returns: RowType, where: Location) -> None:
-        check_function(function, "flat_map")
-        self.function, self.returns = function, returns
-        defined = function_location(function)
-        self.where = where if defined is NOWHERE else defined
-        self._key = (self.name, function_key(function), tuple(map(tuple, returns.to_json())))
-
-    def key(self) -> tuple[Any, ...]:
-        """See TableFunction."""
-        return self._key
-
-    def schema(self, row: RowType) -> RowType:
-        """See TableFunction."""
-        return self.returns
-
-    def source_words(self, row: RowType) -> tuple[int, ...]:
-        """See TableFunction."""
-        return (-1,) * self.returns.width
 
     def compile(self, row: RowType) -> Expansion:
         """See TableFunction. Calls the function once for each row. The compiled function raises UserCodeFailed."""
