@@ -38,6 +38,7 @@ CHANGES = [
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_program_seen_before_needs_no_java(tmp_path: Path) -> None:
     (tmp_path / ".vernier").mkdir()
     program, updates, out = tmp_path / "graph.sql", tmp_path / "in.jsonl", tmp_path / "out.jsonl"

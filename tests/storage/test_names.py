@@ -82,6 +82,7 @@ def bodies(draw: st.DrawFn, depth: int = 2) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 @compiled_alone
 @settings(max_examples=20, deadline=None)
 @given(body=bodies())
