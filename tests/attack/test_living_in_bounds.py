@@ -134,7 +134,7 @@ def test_what_a_service_waits_for_is_named_and_it_stops_and_leaves_nothing(crowd
 def test_a_join_that_explodes_stops_the_driver_and_is_named(crowds: Crowds) -> None:
     crowds.send("a", [(7, value) for value in range(CROWD)] + [(8, 8)])
     crowds.send("b", [(7, value) for value in range(CROWD)] + [(8, 8)])
-    wait_for("it names the join", lambda: crowds.says("join on key", "crowds.py:3", "key=7", "it has stopped"))
+    wait_for("it names the join", lambda: crowds.says("join on key", "crowds.py:3", "key=7", "the driver has stopped"))
     assert not crowds.processes("driver")
     assert crowds.logged("needs more memory than its worker may have")
     # Its committed answers can be read.
