@@ -28,6 +28,7 @@ from vernier.storage.errors import (
     StorageError,
 )
 from vernier.storage.state import rollups
+from vernier.storage.state.garbage import Garbage
 from vernier.storage.state.lease import Leases, ReadLease
 from vernier.storage.state.state import StateDirectory
 
@@ -232,12 +233,12 @@ def no_epochs(leases: Leases) -> set[int]:
     return set()
 
 
-def forget_twice(state: StateDirectory, epoch: int) -> None:
+def forget_twice(garbage: Garbage, epoch: int) -> None:
     """A collection that loses count of who uses a segment."""
-    for name in state._kept.pop(epoch):
-        state._uses[name] -= 2
-        if state._uses[name] <= 0:
-            state._garbage.add(name)
+    for name in garbage._kept.pop(epoch):
+        garbage._uses[name] -= 2
+        if garbage._uses[name] <= 0:
+            garbage._garbage.add(name)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ def forget_twice(state: StateDirectory, epoch: int) -> None:
     [
         (LocalBlob, "sync", no_sync, DiskMachine),
         (Leases, "epochs", no_epochs, DiskMachine),
-        (StateDirectory, "_forget", forget_twice, DiskMachine),
+        (Garbage, "_forget", forget_twice, DiskMachine),
         (Leases, "epochs", no_epochs, StoreMachine),
         (Claim, "check", never_lost, StoreMachine),
         (Claims, "lock", any_time, StoreMachine),

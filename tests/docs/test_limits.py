@@ -45,7 +45,6 @@ def test_formats_and_releases(root: Path) -> None:
     assert len(get_args(Source.model_fields["format"].annotation)) == 7
     assert "[seven formats]" in page
     assert f"exactly PySpark {pyspark.__version__}" in page
-    assert not hasattr(vn.App("a"), "sql"), "the page says that there is no SQL"
 
 
 def test_measured_numbers_are_those_of_the_page_on_performance(root: Path) -> None:

@@ -35,7 +35,7 @@ def program() -> vn.App:
 
 
 def recounted(log: list[tuple[int, int, int, int]]) -> dict[str, Changes]:
-    """What the views must change, (row, time) to by how much: a group is there while one of its rows is."""
+    """What the views must change, (row, time) to by how much: a group is there while its count is not 0."""
     found: dict[str, Changes] = {"counts": {}, "histogram": {}, "copies": {}}
     held: Counter[tuple[int, int]] = Counter()
     before: dict[str, Counter[tuple[int, int]]] = {name: Counter() for name in found}
@@ -44,7 +44,7 @@ def recounted(log: list[tuple[int, int, int, int]]) -> dict[str, Changes]:
             if at == time:
                 held[a, b] += diff
         there = [row for row, copies in held.items() if copies]
-        counts = {a: sum(held[row] for row in there if row[0] == a) for a, _ in there}
+        counts = {a: n for a in {a for a, _ in there} if (n := sum(held[row] for row in there if row[0] == a))}
         copies = Counter({b: sum(held[row] for row in there if row[1] == b) for _, b in there})
         now = {
             "counts": Counter(dict.fromkeys(counts.items(), 1)),

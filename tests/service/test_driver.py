@@ -205,7 +205,7 @@ def test_a_damaged_state_makes_no_epoch_and_goes_on_when_the_file_is_back(servic
 
 def test_a_change_is_filled_beside_the_epochs(service: Service) -> None:
     """A program joins a large state while epochs go on and a worker is killed; then the own program changes."""
-    service.start()
+    service.start(state__keep_sources=True)  # sums keep no rows
     high: dict[int, int] = {}
     for first in range(0, 100_000, 10_000):
         pairs = [(n % 50_000, n % 977) for n in range(first, first + 10_000)]
@@ -240,7 +240,7 @@ def test_a_change_is_filled_beside_the_epochs(service: Service) -> None:
     # The service's own program changes: the earlier one goes on meanwhile, and then there is the new one alone.
     program = service.folder / "program.py"
     program.write_text(PROGRAM.replace('view("sums"', 'view("totals"').replace(", n=vn.count()", ""), "utf-8")
-    service.start()
+    service.start(state__keep_sources=True)
     service.wait(lambda: rows("totals") is not None)
     assert rows("totals") == dict(service.totals)
     assert rows("sums") is None

@@ -159,7 +159,7 @@ def test_an_environment_to_run_in_lacks_the_tools_of_developers() -> None:
     run, every = (install.locks(group)[0].read_text(encoding="utf-8") for group in ("run", "dev"))
     names = set(re.findall(r"^([A-Za-z0-9._-]+)==", run, re.MULTILINE))
     assert {"numba", "pyspark", "setuptools", "packaging"} <= names
-    assert not names & {"pytest", "mypy", "ruff", "duckdb", "uv"}
+    assert not names & {"pytest", "mypy", "ruff", "uv"}
     assert all(f"\n{name}==" in f"\n{every}" for name in names)
 
 

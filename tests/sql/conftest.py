@@ -8,9 +8,9 @@ import pytest
 from tests.sql.snapshots import Oracle
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    """Spark, for all tests of this process."""
+    """Spark, for the tests of a file. Files of other folders stop the session that all of a process share."""
     scratch: Path = tmp_path_factory.mktemp("plans")
     with Oracle.started(scratch) as running:
         yield running

@@ -117,7 +117,7 @@ def test_dictionaries_go_to_other_processes() -> None:
 
 def test_a_content_that_is_nowhere_is_named() -> None:
     words = words_of(Heap(), [b"a text that no heap remembers"])
-    with pytest.raises(TextMissing, match=r"begins with b'a text that nob' and has the hash [0-9a-f]{32}"):
+    with pytest.raises(TextMissing, match=r"begins with b'a text that no ' and has the hash [0-9a-f]{32}"):
         Heap().decode(words)
 
 
