@@ -265,11 +265,15 @@ class StateInUse(StorageError):
     host: str = ""
     left_ms: int | None = None
 
-    def describe(self) -> str:
-        """Names the holder, unless it has not written its process id yet."""
+    @property
+    def holder(self) -> str:
+        """The holder for display; it may not have written its process id yet."""
         holder = f"pid {self.pid}" if self.pid else "another process"
-        if self.host:
-            holder += f" on {self.host}"
+        return f"{holder} on {self.host}" if self.host else holder
+
+    def describe(self) -> str:
+        """Names the holder, and how long it holds the lock."""
+        holder = self.holder
         if self.left_ms is not None:
             holder += f" (for {self.left_ms / 1000:.0f} s more, unless it renews its lock)"
         return self.message.format(path=self.path, holder=holder)

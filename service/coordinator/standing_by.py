@@ -37,9 +37,8 @@ def acquire(directory: StateDirectory) -> float:
             except StateInUse as error:
                 if held is None:
                     held = standby.hold(directory.blob)
-                holder = f"pid {error.pid}" + (f" on {error.host}" if error.host else "")
-                if holder != owner:
-                    owner = holder
+                if error.holder != owner:
+                    owner = error.holder
                     _log.info("standby: %s owns the state directory %s", owner, directory.path)
                 left = error.left_ms
                 time.sleep(LOCAL_SECONDS if left is None else min(REMOTE_SECONDS, (left + 1) / 1000))

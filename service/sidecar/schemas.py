@@ -192,34 +192,24 @@ def _with(found: dict[str, Any], *others: int) -> Responses:
     return ok | problems(*others)
 
 
-rows = _with(
-    {
-        "model": PageBody,
-        "description": "A page of rows",
+def _rows(body: type[BaseModel], description: str, ndjson: str, csv: str) -> dict[str, Any]:
+    """Rows in each format that Accept may name, with examples."""
+    return {
+        "model": body,
+        "description": description,
         "content": {
-            "application/json": {"example": example(PageBody)},
-            "application/x-ndjson": _TEXT | {"example": '{"node":1}\n{"node":2}\n'},
-            "text/csv": _TEXT | {"example": "node\n1\n2\n"},
+            "application/json": {"example": example(body)},
+            "application/x-ndjson": _TEXT | {"example": ndjson},
+            "text/csv": _TEXT | {"example": csv},
             "application/vnd.apache.arrow.stream": _BINARY,
         },
-    },
-    *(*_COMMON, 406, 413),
-)
+    }
+
+
+rows = _with(_rows(PageBody, "A page of rows", '{"node":1}\n{"node":2}\n', "node\n1\n2\n"), *(*_COMMON, 406, 413))
 rows_of_key = answer(RowsBody, "The rows of the key; none when it has none") | problems(*_COMMON, 413)
 rows_of_keys = answer(KeysBody) | problems(*_COMMON, 408, 413)
-sql = _with(
-    {
-        "model": SqlBody,
-        "description": "The rows of the answer",
-        "content": {
-            "application/json": {"example": example(SqlBody)},
-            "application/x-ndjson": _TEXT | {"example": '{"n":812}\n'},
-            "text/csv": _TEXT | {"example": "n\n812\n"},
-            "application/vnd.apache.arrow.stream": _BINARY,
-        },
-    },
-    *(*_COMMON, 406, 408, 413, 429),
-)
+sql = _with(_rows(SqlBody, "The rows of the answer", '{"n":812}\n', "n\n812\n"), *(*_COMMON, 406, 408, 413, 429))
 read = answer(ReadBody, "The first page of each view, all as of one time") | problems(*_COMMON, 413)
 _UP_TO_DATE: Responses = {204: {"description": "The subscriber has everything up to `until`"}}
 changes = _with(_STREAM, *_COMMON, 406) | _UP_TO_DATE

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vernier.operators.language.collection.sql import MARK
-from vernier.operators.sql.statements import CreateTable, Source, read_statements
-
 
 def table_settings(program: Path, known: Mapping[str, str]) -> dict[str, Any]:
     """Settings by dotted key for the tables of a program in SQL; none for another program. known: keys that the
     settings have already, which take precedence. Raises ProgramError."""
     if program.suffix.lower() != ".sql":
         return {}
+    # The engine takes tenths of a second to import, and a program in Python starts without this.
+    from vernier.operators.language.collection.sql import MARK
+    from vernier.operators.sql.statements import CreateTable, Source, read_statements
+
     text = program.read_text("utf-8").partition(MARK)[0]
     found: dict[str, Any] = {}
     for one in read_statements(Source(text, str(program))):

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from tests.docs.session import Session
-from tests.docs.test_tutorial import Service
+from tests.docs.test_tutorial import follow
 
 
 def end_jvm() -> None:
@@ -40,10 +39,4 @@ def jvm_of_its_own() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_reader_sees_what_the_page_shows(tmp_path: Path) -> None:
-    session = Session(tmp_path)
-    service = Service(session)
-    session.instead["vernier up"] = service.up
-    try:
-        assert session.follow("lakehouse.md") > 15
-    finally:
-        service.down()
+    assert follow("lakehouse.md", tmp_path) > 15

@@ -99,16 +99,21 @@ class Service:
             self.process.communicate(timeout=120)
 
 
+def follow(page: str, folder: Path) -> int:
+    """Follow a page with a real service; the number of its blocks."""
+    session = Session(folder)
+    service = Service(session)
+    session.instead["vernier up"] = service.up
+    try:
+        return session.follow(page)
+    finally:
+        service.down()
+
+
 @pytest.mark.live
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_so_does_a_reader_with_a_real_service(tmp_path: Path) -> None:
-    session = Session(tmp_path)
-    service = Service(session)
-    session.instead["vernier up"] = service.up
-    try:
-        assert session.follow("tutorial.md") > 20
-    finally:
-        service.down()
+    assert follow("tutorial.md", tmp_path) > 20
