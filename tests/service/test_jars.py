@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,6 +13,8 @@ import pytest
 
 from vernier.service.toolchain import ivy as ivy_program
 from vernier.service.toolchain import jars, java
+
+ROOT = Path(__file__).parents[2]
 
 
 class FakeIvy:
@@ -238,3 +242,26 @@ def test_java_is_found_without_any_installed_package(root: Path) -> None:
         [sys.executable, "-I", "-S", "-c", script, str(root)], capture_output=True, text=True, env=dict(os.environ)
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_image_copies_all_that_its_jars_need(tmp_path: Path) -> None:
+    """The Dockerfile fetches jars before it copies the project, so that they are not fetched again for each change."""
+    step = re.compile(r"COPY (.+) app/(\S*)$")
+    for line in (ROOT / "docker/Dockerfile").read_text().splitlines():
+        if line.startswith("RUN cd app && ../venv/bin/python -m vernier.service.toolchain.jars"):
+            break
+        if copy := step.match(line):
+            for file in copy[1].split():
+                (tmp_path / copy[2]).mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / file, tmp_path / copy[2])
+    else:
+        pytest.fail("docker/Dockerfile has no step that fetches jars")
+    imported = "import sys; sys.path.insert(0, '.'); import vernier.service.toolchain.jars"
+    done = subprocess.run(
+        [os.path.realpath(sys.executable), "-I", "-S", "-c", imported],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
