@@ -17,7 +17,7 @@ from vernier.operators.engine.worker import WorkerState
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.plan import Plan, Whole
 from vernier.service.ingest.rejects import DeadLetter
-from vernier.service.ingest.stash import Held
+from vernier.service.ingest.stash import HeldUpdates
 from vernier.service.views.view import key_first
 from vernier.storage.blob.segment import Entry, Segment
 from vernier.storage.kernels.hashing import key_rows
@@ -42,7 +42,7 @@ class Shard:
     epoch: int
     attempt: str
     state: WorkerState
-    held: dict[str, list[Held]]
+    held: dict[str, list[HeldUpdates]]
 
     @staticmethod
     def empty(plan: Plan, index: int) -> Shard:
@@ -139,10 +139,10 @@ def _runs_of(shards: list[list[Run]], part: tuple[int, ...] | None, index: int, 
     return runs
 
 
-def _open_held(entry: Entry, ref: BatchRef, row_type: RowType) -> Held:
+def _open_held(entry: Entry, ref: BatchRef, row_type: RowType) -> HeldUpdates:
     # Copies: held updates are few, and kernels are compiled for writable arrays.
     arrays = {name: np.array(array) for name, array in entry.arrays.items()}
-    return Held.open(row_type.width, arrays, ref)
+    return HeldUpdates.open(row_type.width, arrays, ref)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _settle_held(plan: Plan, shard: Shard) -> None:
                     shard.held[name][i] = dataclasses.replace(one, texts=texts)
 
 
-def _held_entry(name: str, number: int, held: Held) -> Entry:
+def _held_entry(name: str, number: int, held: HeldUpdates) -> Entry:
     lower, upper = int(held.time[0]), int(held.time[-1]) + 1
     meta = {"updates": len(held), "lower": lower, "upper": upper, "since": lower}
     return Entry(f"held-{name}-{number}", meta, held.arrays())

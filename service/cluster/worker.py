@@ -47,7 +47,7 @@ from vernier.service.errors import AttemptCancelled, DriverGone, NoAttempt, Othe
 from vernier.service.ingest.config import IngestionConfig
 from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
 from vernier.service.ingest.partition_report import Facts
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.errors import CallerError, VernierError
 from vernier.storage.memory import resident_bytes
 from vernier.storage.state.background_writer import BackgroundWriter
@@ -74,7 +74,7 @@ class Job:
     keys: Keys
     programs: tuple[Program, ...]
     fingerprint: str
-    state: Place
+    state: BlobLocation
     ingestion: IngestionConfig
     slice_updates: int
     seconds: float

@@ -17,7 +17,7 @@ from vernier.service.codec.instants import parse_instant
 from vernier.service.config.loopback import is_loopback
 from vernier.service.config.memory_shares import java_bytes
 from vernier.service.config.section import Section, milliseconds
-from vernier.storage.blob.location import CACHE_BYTES, Place
+from vernier.storage.blob.location import CACHE_BYTES, BlobLocation
 from vernier.storage.errors import CallerError
 
 
@@ -73,10 +73,10 @@ class State(Section):
         return os.fspath(value) if isinstance(value, Path) else value
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BlobLocation:
         """The location of the state, for all processes of the service."""
         cache = None if self.cache is None else str(self.cache.resolve())
-        place = Place(self.path, cache, self.cache_mb << 20)
+        place = BlobLocation(self.path, cache, self.cache_mb << 20)
         return place if place.folder is None else replace(place, uri=str(place.folder))
 
     @property

@@ -43,7 +43,7 @@ from vernier.service.ingest.partition_report import (
 from vernier.service.ingest.quarantine import convict
 from vernier.service.ingest.records import Messages, Offsets, sort_messages
 from vernier.service.ingest.rejects import DeadLetter, clipped
-from vernier.service.ingest.stash import Held
+from vernier.service.ingest.stash import HeldUpdates
 from vernier.service.ingest.watermarks import (
     NS_PER_MS,
     PartitionClock,
@@ -97,7 +97,7 @@ class Admitted:
     source, or by topic for messages whose source is unknown."""
 
     inputs: dict[str, Updates]
-    held: dict[str, list[Held]]
+    held: dict[str, list[HeldUpdates]]
     dead: list[DeadLetter]
     counts: dict[str, SourceCounts]
     received: tuple[Ints, Ints]
@@ -127,7 +127,7 @@ class Ingestion:
         batches: Iterable[pa.RecordBatch],
         offsets: Offsets,
         state: Mapping[str, Any],
-        held: Mapping[str, Sequence[Held]],
+        held: Mapping[str, Sequence[HeldUpdates]],
         heap: Heap | None = None,
         poisoned: Poisoned = {},  # noqa: B006  (never changed)
     ) -> Decoded:
@@ -176,7 +176,7 @@ class Ingestion:
 
         return decode, control
 
-    def _marks(self, topic: str, partition: int, counted: Counted, held: Mapping[str, Sequence[Held]]) -> str:
+    def _marks(self, topic: str, partition: int, counted: Counted, held: Mapping[str, Sequence[HeldUpdates]]) -> str:
         """The marks of this worker's held updates of a counted partition."""
         names = self._topics[topic]
         return pack(
@@ -313,7 +313,7 @@ class Ingestion:
             clocks[str(partition)] = advance_event(clock, fact, now_ms, config.lateness_ns, config.idle_timeout_ms)
         return clocks, copies
 
-    def admit(self, decoded: Decoded, held: Mapping[str, Sequence[Held]], step: Advanced) -> Admitted:
+    def admit(self, decoded: Decoded, held: Mapping[str, Sequence[HeldUpdates]], step: Advanced) -> Admitted:
         """The updates of [lower, upper), the updates that are held further, and the dead letters."""
         counts = {name: SourceCounts() for name in self._sources}
         lateness = {

@@ -14,7 +14,7 @@ from vernier.service.ingest.config import SourceConfig
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.formats.messages import Parsed, Refused
 from vernier.service.ingest.records import Messages
-from vernier.service.ingest.stash import Held, retain
+from vernier.service.ingest.stash import HeldUpdates, retain
 from vernier.service.ingest.watermarks import cut_at, round_up, share_times
 from vernier.storage.updates import Updates
 
@@ -37,7 +37,7 @@ class Lateness:
         # Times are compared before they are rounded, so held updates keep their original times.
         self._lower, self._upper = (cut_at(frontier, config.rounding) for frontier in (lower, upper))
         self._entering: list[Updates] = []
-        self._waiting: list[Held] = []
+        self._waiting: list[HeldUpdates] = []
 
     def pass_updates(self, messages: Messages, parsed: Parsed, time: Ints, copies: Bools) -> list[Refused]:
         """Sort this source's updates of a topic's batch into entering, held and late; returns refusals for the messages
@@ -75,7 +75,7 @@ class Lateness:
         if waits.any():
             self._counts.held += int(np.count_nonzero(waits))
             origin = np.column_stack((messages.partition[message[waits]], messages.offset[message[waits]]))
-            self._waiting.append(Held.sort(updates.take(waits), received[waits], origin))
+            self._waiting.append(HeldUpdates.sort(updates.take(waits), received[waits], origin))
             updates, received = updates.take(~waits), received[~waits]
         self._entering.append(updates)
         self.received.append(received)
@@ -93,7 +93,7 @@ class Lateness:
             refused.append(Refused(number, "late", detail, self._name))
         return refused
 
-    def close(self, held: Sequence[Held], updates: int = 0) -> tuple[Updates, list[Held]]:
+    def close(self, held: Sequence[HeldUpdates], updates: int = 0) -> tuple[Updates, list[HeldUpdates]]:
         """The epoch's input, including the updates of `held` that are due, and the batches that are held further.
         updates: the number of updates that came to the topic in this epoch, on all workers."""
         for batch in held:
@@ -109,10 +109,10 @@ class Lateness:
             entering = Updates.of(entering.rows, time, entering.diff)
         return entering, retain(held, self._fresh(), self._upper)
 
-    def _fresh(self) -> Held | None:
+    def _fresh(self) -> HeldUpdates | None:
         """All updates that are newly held in this epoch, as one batch."""
         if len(self._waiting) < 2:
             return self._waiting[0] if self._waiting else None
         updates = Updates.concat([batch.updates for batch in self._waiting], self._width)
         received = np.concatenate([batch.received_ms for batch in self._waiting])
-        return Held.sort(updates, received, np.concatenate([batch.origin for batch in self._waiting]))
+        return HeldUpdates.sort(updates, received, np.concatenate([batch.origin for batch in self._waiting]))

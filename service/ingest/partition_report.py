@@ -10,7 +10,7 @@ import numpy.typing as npt
 from vernier.service.ingest.deduplication import Copies, Counted, Statement, keys_of, marks_of, pack, unpack
 from vernier.service.ingest.formats.messages import Parsed, Refused
 from vernier.service.ingest.records import Messages
-from vernier.service.ingest.stash import Held
+from vernier.service.ingest.stash import HeldUpdates
 from vernier.service.ingest.watermarks import Fact, peak_of
 from vernier.storage.errors import InvariantError
 from vernier.storage.updates import MIN_TIME
@@ -110,7 +110,7 @@ def _fresh_marks(messages: Messages, parsed: Parsed, own: slice) -> Ints:
     return marks
 
 
-def held_marks(name: str, batches: Iterable[Held], partition: int, complete: int) -> Ints:
+def held_marks(name: str, batches: Iterable[HeldUpdates], partition: int, complete: int) -> Ints:
     """The marks of a source's held updates of one partition that are not complete yet."""
     parts = [np.empty((0, 4), np.int64)]
     for batch in batches:
@@ -120,7 +120,9 @@ def held_marks(name: str, batches: Iterable[Held], partition: int, complete: int
     return np.concatenate(parts)
 
 
-def drop_copies(name: str, batches: Iterable[Held], partition: int, copies: Copies) -> tuple[list[Held], int]:
+def drop_copies(
+    name: str, batches: Iterable[HeldUpdates], partition: int, copies: Copies
+) -> tuple[list[HeldUpdates], int]:
     """A source's held batches without second copies, and the number of copies removed. Of each update, the copy with
     the least offset stays."""
     kept: set[bytes] = set()

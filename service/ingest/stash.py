@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldUpdates:
     """A batch of n held updates, sorted by time. received_ms: int64[n], the broker's time of their messages; origin:
     int64[n, 2], their partition and offset. ref: where the batch is stored, None while it is not stored. texts: for
     stored batches whose rows may have long texts, the contents of these; None before the batch is stored."""
@@ -31,16 +31,16 @@ class Held:
     texts: Texts | None = None
 
     @staticmethod
-    def sort(updates: Updates, received_ms: Ints, origin: Ints) -> "Held":
+    def sort(updates: Updates, received_ms: Ints, origin: Ints) -> "HeldUpdates":
         """Make a batch of updates in any order. O(n log n)."""
         order = np.argsort(updates.time, kind="stable")
-        return Held(updates.take(order), received_ms[order], origin[order])
+        return HeldUpdates(updates.take(order), received_ms[order], origin[order])
 
     @staticmethod
-    def open(width: int, arrays: Mapping[str, Any], ref: Any) -> "Held":
+    def open(width: int, arrays: Mapping[str, Any], ref: Any) -> "HeldUpdates":
         """A stored batch from its arrays, which may be memory-mapped."""
         updates = Updates(arrays["data"], width, 0)
-        return Held(updates, arrays["received_ms"], arrays["origin"], ref, Texts.of_arrays(arrays))
+        return HeldUpdates(updates, arrays["received_ms"], arrays["origin"], ref, Texts.of_arrays(arrays))
 
     def arrays(self) -> dict[str, Ints]:
         """The arrays to store; the inverse of `open`."""
@@ -59,19 +59,19 @@ class Held:
         """The slice of the updates with lower <= time < upper."""
         return slice(int(np.searchsorted(self.time, lower)), int(np.searchsorted(self.time, upper)))
 
-    def drop(self, unwanted: npt.NDArray[np.bool_]) -> "Held":
+    def drop(self, unwanted: npt.NDArray[np.bool_]) -> "HeldUpdates":
         """The batch without some of its updates, not stored yet; the batch itself if no update is unwanted."""
         keep = ~unwanted
         if keep.all():
             return self
-        return Held(self.updates.take(keep), self.received_ms[keep], self.origin[keep])
+        return HeldUpdates(self.updates.take(keep), self.received_ms[keep], self.origin[keep])
 
     def count_from(self, lower: int) -> int:
         """The number of updates at or after `lower`."""
         return len(self) - int(np.searchsorted(self.time, lower))
 
 
-def retain(batches: Sequence[Held], fresh: Held | None, upper: int) -> list[Held]:
+def retain(batches: Sequence[HeldUpdates], fresh: HeldUpdates | None, upper: int) -> list[HeldUpdates]:
     """The batches to keep once everything before `upper` is released: used-up batches are dropped, and `fresh` is
     appended.
 
@@ -79,7 +79,7 @@ def retain(batches: Sequence[Held], fresh: Held | None, upper: int) -> list[Held
     is rewritten O(log n) times. A batch that stays unchanged is the same object, with its ref; a merged one has no ref
     yet.
     """
-    kept: list[Held] = []
+    kept: list[HeldUpdates] = []
     for batch in (*batches, fresh):
         if batch is None or not batch.count_from(upper):
             continue
@@ -89,8 +89,8 @@ def retain(batches: Sequence[Held], fresh: Held | None, upper: int) -> list[Held
     return kept
 
 
-def _merge(older: Held, newer: Held, upper: int) -> Held:
+def _merge(older: HeldUpdates, newer: HeldUpdates, upper: int) -> HeldUpdates:
     parts = [(batch, slice(len(batch) - batch.count_from(upper), None)) for batch in (older, newer)]
     updates = Updates.concat([batch.updates.take(left) for batch, left in parts], older.updates.width)
     received = np.concatenate([batch.received_ms[left] for batch, left in parts])
-    return Held.sort(updates, received, np.concatenate([batch.origin[left] for batch, left in parts]))
+    return HeldUpdates.sort(updates, received, np.concatenate([batch.origin[left] for batch, left in parts]))

@@ -21,7 +21,7 @@ from vernier.service.views.answers import Answers
 from vernier.service.views.deadline import Deadline
 from vernier.service.views.snapshot_reader import Snapshot
 from vernier.service.views.view import UnknownView, View
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.errors import StorageError
 from vernier.storage.updates import CLOSED
 
@@ -52,7 +52,7 @@ class Context:
 
     def free_bytes(self) -> int | None:
         """Free bytes for the state; None if unknown, as for an object store."""
-        folder = Place.of(self.options.state).folder
+        folder = BlobLocation.of(self.options.state).folder
         try:
             return None if folder is None else self.disk_free(folder)
         except OSError:

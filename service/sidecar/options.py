@@ -9,7 +9,7 @@ from typing import Any
 
 from vernier.service.config.settings import Settings
 from vernier.service.sidecar.auth import Access
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Options:
     settings came from. The others are those of `http.` in the settings.
     """
 
-    state: Path | Place
+    state: Path | BlobLocation
     host: str = "127.0.0.1"
     port: int = 8642
     settings: dict[str, Any] = field(default_factory=dict)

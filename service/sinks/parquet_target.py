@@ -28,7 +28,7 @@ from vernier.service.sinks.target import CannotContinue, Steps, TargetFailed, Ta
 from vernier.storage.blob.blob import TEMPORARY, Blob
 from vernier.storage.blob.disk import OsDisk
 from vernier.storage.blob.local_blob import LocalBlob
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.errors import FileExists, FileMissing
 from vernier.storage.state.state import StateDirectory
 
@@ -146,6 +146,6 @@ def _parquet(batches: Sequence[pa.RecordBatch], view: str) -> pa.Buffer:
 def open_folder(name: str, given: Sink, app: str, state: StateDirectory) -> ParquetFolder:
     """The folder of a sink. Files in a local one are as readable as the process's umask allows."""
     assert given.path is not None
-    place = Place(given.path)
+    place = BlobLocation(given.path)
     blob = place.open() if place.folder is None else LocalBlob(place.folder, OsDisk(0o666, 0o777))
     return ParquetFolder(blob, given.path)

@@ -73,7 +73,7 @@ class Target(Protocol):
         ...
 
 
-class Place(Protocol):
+class Destination(Protocol):
     """A target of one sink, which `Alone` makes a Target of."""
 
     def position(self) -> Position | None: ...
@@ -84,7 +84,7 @@ class Place(Protocol):
 class Alone:
     """A target that is the place of one sink."""
 
-    def __init__(self, name: str, place: Place) -> None:
+    def __init__(self, name: str, place: Destination) -> None:
         self.problems: dict[str, str] = {}
         self._name, self._place = name, place
         self._open = False

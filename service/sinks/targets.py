@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from vernier.service.config.streams import Sink
-from vernier.service.sinks.target import Alone, Place, Target
+from vernier.service.sinks.target import Alone, Destination, Target
 from vernier.storage.state.state import StateDirectory
 
 
@@ -25,10 +25,10 @@ class Kind:
     seconds: float = 0.0
     most: int = 50_000
 
-    def open(self, name: str, given: Sink, app: str, state: StateDirectory) -> Place:
+    def open(self, name: str, given: Sink, app: str, state: StateDirectory) -> Destination:
         """The place of a sink. Raises TargetFailed."""
         opened: Any = getattr(import_module(f"vernier.service.sinks.{self.module}"), self.function)
-        place: Place = opened(name, given, app, state)
+        place: Destination = opened(name, given, app, state)
         return place
 
 

@@ -24,7 +24,7 @@ from vernier.service.sinks.history import Step
 from vernier.service.sinks.outgoing import MESSAGE_BYTES, MESSAGE_UPDATES, objects
 from vernier.service.sinks.position import Position
 from vernier.service.sinks.target import Steps, TargetFailed, TargetTaken
-from vernier.storage.blob.blob import Blob, Held
+from vernier.storage.blob.blob import Blob, HeldLock
 from vernier.storage.errors import FileMissing
 from vernier.storage.state.state import StateDirectory
 
@@ -47,7 +47,7 @@ class Webhook:
         self._address = given.address()
         self._file = f"{FOLDER}/{name}.json"
         self._sending = Sending()
-        self._lock: Held | None = None
+        self._lock: HeldLock | None = None
         self._client: httpx.Client | None = None
 
     def position(self) -> Position | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import socket
 
-from vernier.storage.blob.blob import Blob, Held
+from vernier.storage.blob.blob import Blob, HeldLock
 
 FOLDER = "standby"
 
 
-def hold(blob: Blob) -> Held:
+def hold(blob: Blob) -> HeldLock:
     """Show that this process is a standby, until the result is released or the process ends."""
     blob.prepare((FOLDER,))
     return blob.hold(f"{FOLDER}/{_host()}")

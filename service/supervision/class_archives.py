@@ -73,10 +73,10 @@ def _run(folder: Path) -> None:
     """Run a service in a folder for some epochs, which its heartbeat produces. Its JVMs have ended on return."""
     from vernier.service.kafka.embedded_broker import EmbeddedBroker
     from vernier.service.supervision.parent_watch import command
-    from vernier.storage.blob.location import Place
+    from vernier.storage.blob.location import BlobLocation
     from vernier.storage.state.state import FOLDERS, StateDirectory
 
-    program, log, place = folder / "archives.py", folder / "driver.log", Place(str(folder / "state"))
+    program, log, place = folder / "archives.py", folder / "driver.log", BlobLocation(str(folder / "state"))
     program.write_text(_PROGRAM, encoding="utf-8")
     place.open().prepare(FOLDERS)
     head, pause, deadline = StateDirectory(place), threading.Event(), time.monotonic() + SECONDS

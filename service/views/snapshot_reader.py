@@ -30,7 +30,7 @@ from vernier.service.views.head import Head
 from vernier.service.views.recent_dead_letters import RecentDeadLetters
 from vernier.service.views.view import Interval, View, by_time, changes_between
 from vernier.storage.blob.blob import Blob
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.segment import Segment
 from vernier.storage.errors import Damaged, EpochGone, StorageError
 from vernier.storage.state.lease import ReadLease
@@ -98,7 +98,7 @@ class Reader:
     recent changes, which serves subscribers and reads of the recent past.
     """
 
-    def __init__(self, path: str | Path | Place, *, log_bytes: int = 16 << 20, blob: Blob | None = None) -> None:
+    def __init__(self, path: str | Path | BlobLocation, *, log_bytes: int = 16 << 20, blob: Blob | None = None) -> None:
         self.snapshot: Snapshot | None = None
         self.failure: str | None = None
         self.problem: StorageError | EpochGone | None = None

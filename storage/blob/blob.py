@@ -28,7 +28,7 @@ class Owner:
     left_ms: int | None = None
 
 
-class Held(Protocol):
+class HeldLock(Protocol):
     """A lock that is held until it is released or its process ends, however it ends.
 
     alone: no earlier holder can still be working on what the lock guards.
@@ -98,7 +98,7 @@ class Blob(Protocol):
         """Make the names in a folder durable."""
         ...
 
-    def lock(self, name: str) -> Held | None:
+    def lock(self, name: str) -> HeldLock | None:
         """Take a lock without waiting; None if another process has it."""
         ...
 
@@ -106,7 +106,7 @@ class Blob(Protocol):
         """Who has a lock, as far as this can be determined."""
         ...
 
-    def hold(self, stem: str) -> Held:
+    def hold(self, stem: str) -> HeldLock:
         """Take a lock on a new name that begins with `stem`; releasing the lock deletes the name."""
         ...
 

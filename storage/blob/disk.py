@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from vernier.storage.blob.blob import Buffer, Held
+from vernier.storage.blob.blob import Buffer, HeldLock
 from vernier.storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
 
 MAX_VECTORS = 512
@@ -40,7 +40,7 @@ class Disk(Protocol):
     def map(self, path: str) -> memoryview: ...
     def size(self, path: str) -> int: ...
     def names(self, path: str) -> Iterable[str]: ...
-    def lock(self, path: str) -> Held | None: ...
+    def lock(self, path: str) -> HeldLock | None: ...
 
 
 class FileLock:
@@ -177,7 +177,7 @@ class OsDisk:
         """The names in a folder, unordered."""
         return os.listdir(path)
 
-    def lock(self, path: str) -> Held | None:
+    def lock(self, path: str) -> HeldLock | None:
         """Take an flock without waiting; None if another process has it."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT, self._file_mode)
         try:

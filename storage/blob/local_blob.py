@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from vernier.storage.blob.blob import TEMPORARY, Buffer, Held, Owner
+from vernier.storage.blob.blob import TEMPORARY, Buffer, HeldLock, Owner
 from vernier.storage.blob.disk import Disk, OsDisk, storage_error
 from vernier.storage.errors import FileExists, FileMissing, StorageError
 
@@ -21,9 +21,9 @@ class FileHold:
 
     alone = True
 
-    def __init__(self, blob: "LocalBlob", name: str, held: Held) -> None:
+    def __init__(self, blob: "LocalBlob", name: str, held: HeldLock) -> None:
         self._blob, self._name = blob, name
-        self._held: Held | None = held
+        self._held: HeldLock | None = held
 
     def check(self) -> None:
         """Does nothing: the kernel never takes the lock away."""
@@ -137,7 +137,7 @@ class LocalBlob:
         """Make the names in a folder durable."""
         self._do("sync", folder, self._disk.sync_folder, self._full(folder))
 
-    def lock(self, name: str) -> Held | None:
+    def lock(self, name: str) -> HeldLock | None:
         """Take an flock on a file and write this process's id into it."""
         held = self._flock(name)
         if held is not None:
@@ -155,7 +155,7 @@ class LocalBlob:
         except (FileMissing, IndexError, ValueError):
             return None
 
-    def hold(self, stem: str) -> Held:
+    def hold(self, stem: str) -> HeldLock:
         """An flock on a new file `<stem>.<pid>.<serial>`."""
         while True:
             name = f"{stem}.{os.getpid()}.{next(self._serial)}"
@@ -177,7 +177,7 @@ class LocalBlob:
                 held.release()
         return living
 
-    def _flock(self, name: str) -> Held | None:
+    def _flock(self, name: str) -> HeldLock | None:
         return self._do("lock", name, self._disk.lock, self._full(name))
 
     def _full(self, name: str) -> str:

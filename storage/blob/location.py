@@ -18,8 +18,8 @@ CACHE_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place for state. uri: a path or a fsspec URI. cache: the folder for local copies of a URI's segments; None for
+class BlobLocation:
+    """Where a state lies. uri: a path or a fsspec URI. cache: the folder for local copies of a URI's segments; None for
     a folder of this user in the system's temporary directory. cache_bytes: the size limit of these copies."""
 
     uri: str
@@ -27,9 +27,9 @@ class Place:
     cache_bytes: int = CACHE_BYTES
 
     @staticmethod
-    def of(place: "str | os.PathLike[str] | Place") -> "Place":
-        """A Place from a path, a URI or a Place."""
-        return place if isinstance(place, Place) else Place(os.fspath(place))
+    def of(place: "str | os.PathLike[str] | BlobLocation") -> "BlobLocation":
+        """The location of a path or a URI; a location as it is."""
+        return place if isinstance(place, BlobLocation) else BlobLocation(os.fspath(place))
 
     def __str__(self) -> str:
         return self.uri

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from vernier.storage.blob.blob import Buffer, Held, Owner
+from vernier.storage.blob.blob import Buffer, HeldLock, Owner
 from vernier.storage.blob.disk import storage_error
 from vernier.storage.blob.filecache import FileCache
 from vernier.storage.blob.leases import Claims, Clock
@@ -143,7 +143,7 @@ class ObjectBlob:
     def sync(self, folder: str) -> None:
         """Does nothing: puts are durable already."""
 
-    def lock(self, name: str) -> Held | None:
+    def lock(self, name: str) -> HeldLock | None:
         """Take the lock that is the chain of claims `name`."""
         return self.claims.lock(name)
 
@@ -152,7 +152,7 @@ class ObjectBlob:
         found = self.claims.holder(name)
         return Owner(0, "", 0) if found is None else Owner(found.pid, found.host, found.until_ms - self.claims.now())
 
-    def hold(self, stem: str) -> Held:
+    def hold(self, stem: str) -> HeldLock:
         """A claim under a name of its own."""
         return self.claims.hold(stem)
 

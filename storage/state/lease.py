@@ -6,7 +6,7 @@ lease therefore expires by itself, and the next process that lists the leases de
 for people.
 """
 
-from vernier.storage.blob.blob import Blob, Held
+from vernier.storage.blob.blob import Blob, HeldLock
 from vernier.storage.state.manifest import Manifest
 
 FOLDER = "leases"
@@ -15,7 +15,7 @@ FOLDER = "leases"
 class Lease:
     """A held lease; release it, or use it as a context manager."""
 
-    def __init__(self, epoch: int, held: Held) -> None:
+    def __init__(self, epoch: int, held: HeldLock) -> None:
         self.epoch = epoch
         self._held = held
 

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 import msgspec
 
 from vernier.storage.blob import segment
-from vernier.storage.blob.blob import Blob, Held, Owner
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.blob import Blob, HeldLock, Owner
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.segment import (
     Entry,
     Segment,
@@ -78,10 +78,10 @@ _log = logging.getLogger("vernier.storage")
 class StateDirectory:
     """A state directory: for its owner (`acquire`, `commit`, `gc`), workers (`write`) and readers (`head`, `lease`)."""
 
-    def __init__(self, path: str | os.PathLike[str] | Place, blob: Blob | None = None) -> None:
-        self._blob: Blob = blob or Place.of(path).open()
+    def __init__(self, path: str | os.PathLike[str] | BlobLocation, blob: Blob | None = None) -> None:
+        self._blob: Blob = blob or BlobLocation.of(path).open()
         self._leases = Leases(self._blob)
-        self._lock: Held | None = None
+        self._lock: HeldLock | None = None
         self._newest: Manifest | None = None
         self._rollups = Rollups(self._blob)
         self._garbage = Garbage(self._blob, self._leases)

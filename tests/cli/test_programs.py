@@ -9,7 +9,7 @@ from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.conftest import VIEWS
 from vernier.service.cli.main import run as command
 from vernier.service.config.programs import Program, Registry
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 
 TEXT = """
 import vernier as vn
@@ -47,7 +47,7 @@ def test_a_program_joins_and_leaves(state: Path, tmp_path: Path) -> None:
     assert (joined.status, joined.out.startswith("degrees joins")) == (0, True)
     assert run("programs", "list", *where).out == "degrees\n"
     assert "has joined this service already" in run("programs", "add", str(program), *where).err
-    registry = Registry(Place(str(state)).open())
+    registry = Registry(BlobLocation(str(state)).open())
     assert [one.text for one in registry.joined()] == [TEXT]
     registry.refuse(registry.joined()[0], "it needs the past")
     assert run("programs", "list", *where).out == "degrees: refused: it needs the past\n"
@@ -66,7 +66,7 @@ def test_a_wrong_program_is_told_at_once(state: Path, tmp_path: Path) -> None:
     answer = run("programs", "add", str(program), "--state", str(state))
     assert answer.status == 1
     assert "did you mean 'src'" in answer.err
-    assert Registry(Place(str(state)).open()).joined() == []
+    assert Registry(BlobLocation(str(state)).open()).joined() == []
     nowhere = run("programs", "list", "--state", str(tmp_path / "nowhere"))
     assert nowhere.status == 1
 
@@ -91,7 +91,7 @@ def test_add_can_wait_until_its_views_are_there(
     builder = StateBuilder(tmp_path / "state", VIEWS)
     builder.commit(10)
     where = ["--state", str(builder.path), "--wait"]
-    registry = Registry(Place(str(builder.path)).open())
+    registry = Registry(BlobLocation(str(builder.path)).open())
     assert command(["programs", "add", str(program), *where, "0"]) == 1
     assert "program 'degrees' did not join within 0 s: no epoch has its views yet" in capsys.readouterr().err
     registry.remove("degrees")

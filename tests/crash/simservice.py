@@ -32,7 +32,7 @@ from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.errors import DeadLettersNotSent, SparkFailed
 from vernier.service.ingest.rejects import DeadLetter
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.errors import StorageError
 from vernier.storage.state.background_writer import BackgroundWriter
 from vernier.storage.state.manifest import Manifest
@@ -279,7 +279,7 @@ class SimService:
             hooks=Hooks(switched=self._switched),
         )
         self.runner.attach(self)  # type: ignore[arg-type]
-        self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, Place(WHERE), ingestion, 7, 1.0)
+        self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, BlobLocation(WHERE), ingestion, 7, 1.0)
         self.target: Plan | None = None
         self.next = self._offsets()
         self.processes = [self._worker() for _ in range(workers)]

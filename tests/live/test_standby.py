@@ -16,7 +16,7 @@ from tests.live.test_live import Sampler, check
 from tests.live.truth import Truth
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import standby
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 
 TAKEOVERS = 3
 
@@ -41,7 +41,7 @@ def test_a_standby_takes_over_and_loses_nothing(tmp_path: Path) -> None:
         )
 
     def stands_by() -> list[str]:
-        return standby.living(Place.of(state).open())
+        return standby.living(BlobLocation.of(state).open())
 
     with EmbeddedBroker(tmp_path / "kafka") as broker, contextlib.ExitStack() as hosts:
         broker.create_topics({"graph": 1})

@@ -13,7 +13,7 @@ from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import trouble
 from vernier.service.status.change import FILE
 from vernier.storage.blob.local_blob import LocalBlob
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.segment import segment_file
 from vernier.storage.state.state import StateDirectory
 
@@ -37,7 +37,7 @@ def test_programs_join_and_leave_a_running_service(service: Service) -> None:
     service.start(state__keep_sources=True)  # sums keep no rows
     reached = service.send((1, 10), (2, 20), (1, 5))
     service.final(reached)
-    registry = Registry(Place.of(service.folder / "state").open())
+    registry = Registry(BlobLocation.of(service.folder / "state").open())
 
     def view(name: str, at: int) -> dict[int, list[int]]:
         snapshot = service.reader.snapshot
@@ -214,7 +214,7 @@ def test_a_change_is_filled_beside_the_epochs(service: Service) -> None:
         reached = service.send(*pairs, partition=first // 10_000 % 2)
     service.final(reached)
     files = LocalBlob(service.folder / "state")
-    registry = Registry(Place.of(service.folder / "state").open())
+    registry = Registry(BlobLocation.of(service.folder / "state").open())
 
     def rows(name: str) -> dict[int, int] | None:
         service.reader.poll()

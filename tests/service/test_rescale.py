@@ -10,7 +10,7 @@ import pytest
 from tests.service.driven import PATIENCE, Service
 from tests.storage.s3 import BUCKET, s3_server
 from vernier.service.views.snapshot_reader import Reader
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.state.audit import audit
 from vernier.storage.state.state import StateDirectory
 
@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.ma
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[BlobLocation]:
     with s3_server():
-        yield Place(f"s3://{BUCKET}/{uuid.uuid4().hex}/state", str(tmp_path / "cache"), 64 << 20)
+        yield BlobLocation(f"s3://{BUCKET}/{uuid.uuid4().hex}/state", str(tmp_path / "cache"), 64 << 20)
 
 
-def test_other_numbers_of_workers_give_the_same_answers(service: Service, place: Place) -> None:
+def test_other_numbers_of_workers_give_the_same_answers(service: Service, place: BlobLocation) -> None:
     settings = {"state__path": place.uri, "state__cache": place.cache}
     service.reader.close()
     service.reader = Reader(place)

@@ -14,7 +14,7 @@ from vernier.service.config.redaction import MASK
 from vernier.service.config.settings import BadSettings, Settings, load, masked
 from vernier.service.config.streams import Source
 from vernier.service.sidecar.__main__ import options_of
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 
 
 class Row(Schema):
@@ -160,7 +160,7 @@ def test_state_is_a_directory_or_somewhere_else(tmp_path: Path) -> None:
     relative = load(None, {"state.path": "here/state"}, {}).settings
     assert relative.state.place.uri == str(Path("here/state").absolute())
     far = load(None, {"state.path": "s3://bucket/a", "state.cache": str(tmp_path), "state.cache_mb": "5"}, {}).settings
-    assert (far.state.place, far.state.place.folder) == (Place("s3://bucket/a", str(tmp_path), 5 << 20), None)
+    assert (far.state.place, far.state.place.folder) == (BlobLocation("s3://bucket/a", str(tmp_path), 5 << 20), None)
     assert (far.log_directory, far.broker_data) == (Path(".run/logs"), Path(".run/kafka"))
 
 

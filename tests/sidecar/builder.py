@@ -14,7 +14,7 @@ from vernier.operators.language.types.scalars import parse
 from vernier.operators.language.types.schema import RowType
 from vernier.service.observability.metrics import Stats
 from vernier.service.views.view import View
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.segment import Entry
 from vernier.storage.kernels.hashing import key_rows, partition_rows
 from vernier.storage.state.manifest import BatchRef, Manifest, SourceEntry, TraceEntry, ViewEntry
@@ -43,7 +43,7 @@ class StateBuilder:
         program: str = "p1",
         app: str = "test",
         shards: int = 1,
-        place: Place | None = None,
+        place: BlobLocation | None = None,
     ) -> None:
         self.path, self.views, self.program, self.shards = path, dict(views), program, shards
         self.app = app

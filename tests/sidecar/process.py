@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 class SidecarProcess:
     """A running `python -m vernier.service.sidecar`; `url` once it accepts."""
 
-    def __init__(self, state: Path | Place, *arguments: str, port: int = 0) -> None:
+    def __init__(self, state: Path | BlobLocation, *arguments: str, port: int = 0) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "vernier.service.sidecar", "--state", str(state), "--port", str(port), *arguments],
             cwd=ROOT,
@@ -43,7 +43,7 @@ class SidecarProcess:
 
 
 @contextmanager
-def running(state: Path | Place, *arguments: str, port: int = 0) -> Iterator[SidecarProcess]:
+def running(state: Path | BlobLocation, *arguments: str, port: int = 0) -> Iterator[SidecarProcess]:
     """A sidecar process that is gone at the end, whatever happens."""
     sidecar = SidecarProcess(state, *arguments, port=port)
     try:

@@ -13,18 +13,18 @@ from tests.sidecar.process import running
 from tests.storage.s3 import BUCKET, s3_server
 from vernier.service.cli.main import run
 from vernier.service.views.snapshot_reader import Reader
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 
 VIEWS = {"reach": (row_type(node="Int64"), ["node"])}
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[BlobLocation]:
     with s3_server():
-        yield Place(f"s3://{BUCKET}/{uuid.uuid4().hex}", str(tmp_path / "cache"), 1 << 20)
+        yield BlobLocation(f"s3://{BUCKET}/{uuid.uuid4().hex}", str(tmp_path / "cache"), 1 << 20)
 
 
-def test_readers_follow_a_state_in_s3(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readers_follow_a_state_in_s3(place: BlobLocation, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builder = StateBuilder(tmp_path, VIEWS, place=place)
     builder.commit(10, {"reach": [((node,), node, 1) for node in range(5)]})
     reader = Reader(place)

@@ -30,7 +30,7 @@ from vernier.service.sinks.history import History
 from vernier.service.sinks.parquet_target import ParquetFolder
 from vernier.service.sinks.publisher import Channel, Publisher
 from vernier.service.sinks.sql_target import SqlTable
-from vernier.service.sinks.target import Alone, Place, TargetFailed
+from vernier.service.sinks.target import Alone, Destination, TargetFailed
 from vernier.service.sinks.webhook_target import Webhook
 from vernier.service.status import publisher
 from vernier.storage.blob.disk import OsDisk
@@ -65,11 +65,11 @@ class World:
         self.model.changes += own
         self.builder.commit(lower + 10, {"reach": own}, **{"keep": 5, **about})
 
-    def channel(self, place: Place) -> Channel:
+    def channel(self, place: Destination) -> Channel:
         """A writer that has just started."""
         return Channel(Alone("reach", place), {"reach": SINK}, 0.0, 50_000)
 
-    def turn(self, place: Place) -> Channel:
+    def turn(self, place: Destination) -> Channel:
         """A writer starts, writes what there is, and ends."""
         channel, history = self.channel(place), History(StateDirectory(self.builder.path))
         history.poll()

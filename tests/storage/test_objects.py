@@ -17,7 +17,7 @@ from tests.storage.s3 import BUCKET, s3_server
 from vernier.storage.blob.blob import Blob, Owner
 from vernier.storage.blob.filecache import FileCache
 from vernier.storage.blob.leases import MARGIN_MS, TTL_MS
-from vernier.storage.blob.location import Place
+from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 from vernier.storage.errors import (
     CreateUnknown,
@@ -304,7 +304,7 @@ def uri(server: dict[str, str]) -> str:
 
 
 def opened(uri: str, cache: Path) -> Blob:
-    return Place(uri, str(cache)).open()
+    return BlobLocation(uri, str(cache)).open()
 
 
 def test_a_state_in_s3(uri: str, tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
 
 def test_places_that_are_none(server: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(NoFileSystem, match="cannot open nofs://x: protocol not known: nofs"):
-        Place("nofs://x").open()
+        BlobLocation("nofs://x").open()
     with pytest.raises(FileFailed, match=r"use of s3://absent/x in s3://absent/x failed: there is no bucket absent"):
         StateDirectory("s3://absent/x", opened("s3://absent/x", tmp_path)).acquire()
 

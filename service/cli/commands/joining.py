@@ -65,7 +65,7 @@ def programs_remove(name: str, state: str) -> None:
 def _registry(state: str) -> Registry:
     from vernier.service.cli.commands.states import open_state
     from vernier.service.config.programs import Registry
-    from vernier.storage.blob.location import Place
+    from vernier.storage.blob.location import BlobLocation
 
     open_state(state)
-    return Registry(Place(state).open())
+    return Registry(BlobLocation(state).open())

@@ -23,11 +23,11 @@ _directory = click.argument("directory")
 
 def open_state(directory: str) -> StateDirectory:
     """Open a state directory or URI that has contents; a mistyped path is not created."""
-    from vernier.storage.blob.location import Place
+    from vernier.storage.blob.location import BlobLocation
     from vernier.storage.errors import ManifestMissing, NothingCommitted
     from vernier.storage.state.state import StateDirectory
 
-    place = Place(directory)
+    place = BlobLocation(directory)
     if place.folder is not None and not place.folder.is_dir():
         raise click.ClickException(f"there is no directory {directory}")
     found = StateDirectory(place)
@@ -82,14 +82,17 @@ def state_copy(directory: str, target: str) -> None:
     """Copy the newest epoch of DIRECTORY to TARGET, also while the service runs. Both are paths or URIs."""
     from vernier.service.config.programs import FOLDER
     from vernier.service.observability.progress import on_terminal
-    from vernier.storage.blob.location import Place
+    from vernier.storage.blob.location import BlobLocation
     from vernier.storage.state.backup import copy_newest
     from vernier.storage.state.state import StateDirectory
 
     opened, show = open_state(directory), on_terminal()
     try:
         copied = copy_newest(
-            opened, StateDirectory(Place(target)), [FOLDER], lambda done, all_: show.done("copying", done, all_, "")
+            opened,
+            StateDirectory(BlobLocation(target)),
+            [FOLDER],
+            lambda done, all_: show.done("copying", done, all_, ""),
         )
     finally:
         show.clear()
