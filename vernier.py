@@ -29,7 +29,7 @@ if not _INSTALLED:  # a checkout: this file is a module, and the rooms lie besid
 if TYPE_CHECKING:
     from vernier.operators import testing as testing
     from vernier.operators.language.public import *  # noqa: F403
-    from vernier.service.client import connect as connect
+    from vernier.service.client.client import connect as connect
     from vernier.service.kafka.producer.policy import records as records
     from vernier.service.kafka.producer.producer import Producer as Producer
     from vernier.service.local import local as local
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _ALSO: dict[str, Callable[[], Any]] = {
     "Producer": lambda: import_module("vernier.service.kafka.producer.producer").Producer,  # brings a Kafka client
     "records": lambda: import_module("vernier.service.kafka.producer.policy").records,
-    "connect": lambda: import_module("vernier.service.client").connect,  # brings an HTTP library
+    "connect": lambda: import_module("vernier.service.client.client").connect,  # brings an HTTP library
     "register": lambda: import_module("vernier.service.spark_source").register,  # Spark is loaded when it is called
     "local": lambda: import_module("vernier.service.local").local,  # loads the engine's kernels
     "testing": lambda: import_module("vernier.operators.testing"),  # loads the engine's kernels

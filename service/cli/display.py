@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from vernier.service.client.client import Event, Rows
 from vernier.service.codec.instants import format_instant
 from vernier.storage.errors import CallerError
-from vernier.storage.state.survey import Survey
 from vernier.storage.updates import CLOSED, MIN_TIME
 
 if TYPE_CHECKING:
+    from vernier.service.client.answers import Event, Rows
     from vernier.service.coordinator.preview import Preview
     from vernier.service.replay.rows_at import RowsAt
+    from vernier.storage.state.survey import Survey
 
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

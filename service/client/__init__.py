@@ -4,8 +4,3 @@ In: a URL and a query.
 Out: rows, tables and changes with their frontier, or a `ServerError`.
 Read first: client.py.
 """
-
-from vernier.service.client.client import Client, connect
-from vernier.service.client.errors import NotVisible, ServerError, Unreachable
-
-__all__ = ["Client", "NotVisible", "ServerError", "Unreachable", "connect"]

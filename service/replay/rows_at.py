@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vernier.operators.language.types.schema import RowType
-from vernier.service.client.client import Rows
+from vernier.service.client.answers import Rows
 from vernier.service.views.json_rows import RowJson
 from vernier.service.views.multiset import Multiset
 from vernier.service.views.view import View, key_first, matrix_of

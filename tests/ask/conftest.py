@@ -10,7 +10,7 @@ import pytest
 
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.process import SidecarProcess, running
-from vernier.service.client import Client, connect
+from vernier.service.client.client import Client, connect
 
 INSTANT = 1767225600123456789
 DAY = date(2026, 1, 1)

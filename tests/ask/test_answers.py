@@ -20,7 +20,8 @@ from vernier.service.ask.database import Database
 from vernier.service.ask.errors import NegativeMultiplicity, QueryMemory
 from vernier.service.ask.frames import Run, Table
 from vernier.service.ask.tables import Contents, stream
-from vernier.service.client import Client, ServerError
+from vernier.service.client.client import Client
+from vernier.service.client.errors import ServerError
 from vernier.service.views.answers import Answers
 from vernier.service.views.deadline import Deadline
 from vernier.service.views.snapshot_reader import Reader

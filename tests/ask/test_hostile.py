@@ -12,7 +12,8 @@ import pytest
 
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.process import SidecarProcess, running
-from vernier.service.client import Client, ServerError, connect
+from vernier.service.client.client import Client, connect
+from vernier.service.client.errors import ServerError
 
 REFUSED = [
     "COPY (SELECT 1) TO 'out.csv'",

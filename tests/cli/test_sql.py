@@ -15,7 +15,7 @@ from tests.sidecar.conftest import serve as serve
 from vernier.service.cli import sql_shell
 from vernier.service.cli.main import run
 from vernier.service.cli.sql_shell import Shell, is_complete, split
-from vernier.service.client import connect
+from vernier.service.client.client import connect
 
 
 def test_questions_are_split_at_semicolons_of_sql() -> None:
