@@ -9,8 +9,8 @@ PY := .venv/bin/python
 # JAVA_HOME and PYSPARK_PYTHON, as set-up found them
 ENV := source .make/env;
 ARGS ?=
-# two files at a time; a process that dies fails the run at once (pytest-xdist waits forever after it has replaced one)
-TWO := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# three files at a time, because tests wait for processes half of their time; a process that dies fails the run at once (pytest-xdist waits forever after it has replaced one)
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,11 +27,11 @@ run: setup-run ## the live demonstration: broker, Spark, sidecar, producer, page
 example: setup-run ## an example of examples/ at the moments that it shows (NAME=fraud_rings; none lists them)
 	@$(ENV) exec $(PY) tools/example.py $(NAME) $(ARGS)
 
-test: setup test-programs ## the tests for every change, two files at a time (ARGS="-k name" for some, one by one)
-	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" $(TWO))
+test: setup test-programs ## the tests for every change, three files at a time (ARGS="-k name" for some, one by one)
+	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" $(SIDE_BY_SIDE))
 
 test-all: setup test-programs ## every test, with all random cases
-	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),$(TWO))
+	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
 
 test-programs: # Chromium and Prometheus, which some tests need; installed as root on Debian, otherwise named as missing
 	@tools/test-programs.sh

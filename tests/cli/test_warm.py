@@ -126,6 +126,7 @@ app.view("odd", odd)
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_after_warming(tmp_path: Path) -> None:
     # Enough for batches that are sorted as large ones.
     graphs.write(tmp_path / "graph.jsonl", graphs.updates(6_000))

@@ -20,7 +20,7 @@ from tests.live.service import wait_for
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.slow]
 
 CHAIN, CUT, TURNS = 40, 20, 5
 """Edges in a row, and from which on they are deleted and inserted again, how often."""

@@ -46,6 +46,7 @@ def committed(path: Path) -> list[Change]:
     return found
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_ends_as_one_that_was_not(tmp_path: Path) -> None:
     path = tmp_path / "state"
     command = [sys.executable, "-m", "tests.service.queued", str(path)]

@@ -86,6 +86,7 @@ def test_dataflow(console: Console) -> None:
     assert console.complaints == []
 
 
+@pytest.mark.slow
 def test_arrangements_sources_and_dead_letters(console: Console) -> None:
     page = console.page
     console.commit((7, 1), (8, 1))
@@ -133,6 +134,7 @@ def test_accessible(builder: StateBuilder, serve: Callable[..., Served], browser
         assert _violations(console.page) == []
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_stops_is_told_with_the_next_step(console: Console) -> None:
     page = console.page
     console.commit((4, 1))
@@ -172,6 +174,7 @@ def test_a_sidecar_that_goes_and_comes_back(builder: StateBuilder, browser: Brow
                 expect(page.locator("#notice")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_before_the_first_epoch(builder: StateBuilder, serve: Callable[..., Served], browser: Browser) -> None:
     with opened(browser, builder, serve(builder.path).url) as console:
         expect(console.page.locator("#state")).to_have_text("no epoch")

@@ -63,6 +63,7 @@ def said(path: Path) -> publisher.PublisherStatus:
     return found
 
 
+@pytest.mark.slow
 def test_all_changes_once_with_a_broken_producer_at_every_call(broker: EmbeddedBroker, tmp_path: Path) -> None:
     chance, app = random.Random(7), "broken"
     builder = state(tmp_path / "state", app)
