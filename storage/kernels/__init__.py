@@ -8,5 +8,6 @@ One file per job; callers check arguments, allocate and raise errors. Read first
 # compiled.
 import vernier.storage.kernels.processor  # isort: skip
 import vernier.storage.kernels.cache
+import vernier.storage.kernels.cached_library
 import vernier.storage.kernels.linking
 import vernier.storage.kernels.names  # noqa: F401

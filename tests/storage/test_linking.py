@@ -164,3 +164,20 @@ def test_the_list_names_kernels_that_are_there_once_each() -> None:
         assert found.py_func.__module__ == kernel.module
         assert len(kernel.signature()) == found.py_func.__code__.co_argcount
     assert listing.LIST.read_text().splitlines() == sorted(set(listing.LIST.read_text().splitlines()))
+
+
+def test_a_kernel_from_the_cache_is_linked_into_one_that_is_compiled(tmp_path: Path) -> None:
+    # Its intermediate code is parsed then, not when it is loaded.
+    (tmp_path / "pair.py").write_text(
+        "from numba import njit\n\nimport vernier.storage.kernels\n\n\n"
+        "@njit(cache=True)\ndef inner(x):\n    return x + 1\n\n\n"
+        "@njit\ndef outer(x):\n    return inner(x) * 2\n"
+    )
+    script = (
+        "import pair; print(pair.inner(3), next(iter(pair.inner.overloads.values())).library._unparsed is None,"
+        " pair.outer(3), next(iter(pair.inner.overloads.values())).library._unparsed is None)"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(linking.__file__).parents[2]}"}
+    for compiled in (True, False):
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+        assert done.stdout == f"4 {compiled} 8 True\n", done.stderr
