@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli import graphs
 from tests.cli.command import ROOT, environment
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import vernier as vn
 from tests.service.queued import EPOCHS, SPAN, epoch, program, updates_of
