@@ -66,9 +66,8 @@ class Held:
     @staticmethod
     def by(plan: Plan, upper: int) -> Held:
         """What a plan's state has at the frontier `upper`."""
-        window = max(MIN_TIME, upper - plan.retain_ns)
         shapes = plan.arrangements.items()
-        since = {name: window if shape.retained else upper for name, shape in shapes}
+        since = {name: shape.since(upper) for name, shape in shapes}
         widths = {name: shape.key_width for name, shape in shapes}
         return Held(upper, since, frozenset(plan.queues), plan.wholes, widths)
 

@@ -330,10 +330,7 @@ class Worker:
             traces = self.state.traces.values()
             self.pace.learn(taken, sum(trace.sealed for trace in traces), sum(trace.updates for trace in traces))
         for name, trace in self.state.traces.items():
-            since = stop
-            if self.plan.arrangements[name].retained:
-                since = max(MIN_TIME, stop - self.plan.retain_ns)
-            trace.close_slice(since)
+            trace.close_slice(self.plan.arrangements[name].since(stop))
         for queue in self.state.queues.values():
             queue.close_slice(stop)
         if loads:

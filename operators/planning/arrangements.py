@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vernier.operators.failures import TraceNamedTwice
 from vernier.operators.language.collection.app import ViewDecl
 from vernier.operators.language.expr.expression import Expr
+from vernier.operators.language.plan.logical import SourceNode
 from vernier.operators.language.plan.node import Node, Scope
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
@@ -64,7 +65,7 @@ def arrange_words(planner: Planner, below: int, key: Words, val: Words, columns:
         op = ArrangeOp(len(planner.ops), scope_id, len(key) + len(val), label, below, key, val, arranged_trace(print_))
         op.texts = texts_among((*key, *val), source.texts)
         planner.arrangements[op.trace] = ArrangementPlan(
-            op.trace, label, len(key), len(val), planner.scopes[scope_id].depth, False
+            op.trace, label, len(key), len(val), planner.scopes[scope_id].depth
         )
         planner.memo[memo] = planner.add(op, print_)
     return planner.memo[memo]
@@ -104,8 +105,20 @@ def keep(planner: Planner, op: ReductionOp) -> None:
     if op.trace in planner.arrangements:
         raise TraceNamedTwice(trace=op.trace, operator=op.name)
     planner.arrangements[op.trace] = ArrangementPlan(
-        op.trace, f"{_title(op)} output", op.key_width, op.width - op.key_width, planner.scopes[op.scope].depth, False
+        op.trace, f"{_title(op)} output", op.key_width, op.width - op.key_width, planner.scopes[op.scope].depth
     )
+
+
+def keep_history(planner: Planner, source: SourceNode, retain_ns: int) -> None:
+    """Arrange a source with all its columns and keep that much history, for programs that join later."""
+    key = tuple(range(source.schema.width))
+    below = planner.build(source)
+    print_ = planner.hash("history", arranged_print(planner, below, key, ()))
+    name, trace = f"history of source {source.name}", f"source-{source.name}-{print_[:8]}"
+    op = ArrangeOp(len(planner.ops), 0, source.schema.width, name, below, key, (), trace)
+    op.texts = planner.ops[below].texts
+    planner.arrangements[trace] = ArrangementPlan(trace, name, len(key), 0, 0, retain_ns)
+    planner.add(op, print_)
 
 
 def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
@@ -119,7 +132,7 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
     trace = f"view-{name}-{print_[:8]}"
     arranged = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
     arranged.texts = texts_among((*key, *val), planner.ops[below].texts)
-    planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, True)
+    planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, planner.app.retain_ns)
     planner.add(arranged, print_)
     op = ViewOp(len(planner.ops), 0, row.width, name, arranged.id, name, trace)
     planner.add(op, print_)

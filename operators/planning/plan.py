@@ -16,6 +16,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ViewOp
 from vernier.operators.planning.stages import Words
+from vernier.storage.updates import MIN_TIME
 
 O = TypeVar("O", bound=Op)  # noqa: E741
 
@@ -43,8 +44,8 @@ class Whole:
 
 @dataclass(frozen=True)
 class ArrangementPlan:
-    """The shape of a trace. retained: the trace keeps history for the retention window, as views do; other traces
-    compact up to the frontier. texts: the words of its rows (key, then val) at which a text begins. whole: which
+    """The shape of a trace. retain_ns: how much history it keeps, as views do; other traces compact up to the frontier
+    (None). texts: the words of its rows (key, then val) at which a text begins. whole: which
     operator's rows it holds completely; None if it holds only some of their columns, or rows of a loop."""
 
     trace: str
@@ -52,9 +53,18 @@ class ArrangementPlan:
     key_width: int
     val_width: int
     depth: int
-    retained: bool
+    retain_ns: int | None = None
     texts: Words = ()
     whole: Whole | None = None
+
+    @property
+    def retained(self) -> bool:
+        """Whether it keeps history."""
+        return self.retain_ns is not None
+
+    def since(self, upper: int) -> int:
+        """From which time on it tells times apart, once it is complete up to `upper`."""
+        return upper if self.retain_ns is None else max(MIN_TIME, upper - self.retain_ns)
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,6 @@ class Plan:
     """Everything a worker needs to run a program."""
 
     app: str
-    retain_ns: int
     fingerprint: str
     sources: dict[str, RowType]
     views: dict[str, ViewPlan]

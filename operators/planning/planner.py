@@ -25,7 +25,7 @@ from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import ROOT, Node, Scope, planning
 from vernier.operators.language.plan.titles import name_of
 from vernier.operators.planning import constants, delayed, joins, linear, loops, reductions, structure
-from vernier.operators.planning.arrangements import arrange, build_view
+from vernier.operators.planning.arrangements import arrange, build_view, keep_history
 from vernier.operators.planning.loop_ops import EnterOp
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, UpsertOp
@@ -110,6 +110,8 @@ class Planner:
         for node in self.app.required:
             self.build(node)
         delayed.feed(self)
+        for name, retain_ns in self.app.kept_sources.items():
+            keep_history(self, self.app.sources[name], retain_ns)
         for source in self.app.sources.values() if self.keep_sources else ():
             self._keep_whole(source)
         place(self.ops)
@@ -120,7 +122,6 @@ class Planner:
         described = repr((FORMAT, sorted(views), sorted(self.app.sources), parts, *waits))
         return Plan(
             app=self.app.name,
-            retain_ns=self.app.retain_ns,
             fingerprint=xxhash.xxh3_128_hexdigest(described.encode()),
             sources={name: source.schema for name, source in self.app.sources.items()},
             views=views,

@@ -165,7 +165,7 @@ def _fits(planner: Planner, side: Node, bound: Expr) -> bool:
 def _kept(planner: Planner, side: Node) -> bool:
     """Whether there is an arrangement of the whole side in any case, which a filtered one would only add to."""
     if isinstance(side, logical.SourceNode):
-        return planner.keep_sources or side.name in planner.upserts
+        return planner.keep_sources or side.name in planner.app.kept_sources or side.name in planner.upserts
     return isinstance(side, ArrangedNode)
 
 

@@ -57,7 +57,7 @@ def _add(planner: Planner, op: ReductionOp, print_: str) -> int:
     if memo not in planner.memo:
         planner.memo[memo] = planner.add(op, print_)
         for state in op.traces:
-            planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", op.key_width, 1, 0, False)
+            planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", op.key_width, 1, 0)
         if not op.total:
             keep(planner, op)
     return planner.memo[memo]
@@ -201,7 +201,7 @@ def accumulate(
             slots=slots, page=page, length=length,
         )  # fmt: skip
         width = page if length == page else 1 + page
-        planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", key.width, width, 0, False)
+        planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", key.width, width, 0)
     planner.memo[memo] = planner.add(op, print_)
     return planner.memo[memo]
 

@@ -32,7 +32,7 @@ def _upserts(planner: Planner, node: logical.SourceNode, below: int, names: Sequ
     name = f"{node.name} by {', '.join(names)}"
     op = UpsertOp(len(planner.ops), 0, row.width, name, below, key, val, f"upsert-{print_[:16]}")
     op.texts = texts_among((*key, *val), row.text_words)
-    planner.arrangements[op.trace] = ArrangementPlan(op.trace, name, len(key), len(val), 0, False)
+    planner.arrangements[op.trace] = ArrangementPlan(op.trace, name, len(key), len(val), 0)
     arranged = planner.add(op, print_)
     order = (*key, *val)
     if order == tuple(range(row.width)):

@@ -85,7 +85,7 @@ class Setting:
 Statement = CreateTable | CreateView | Setting
 
 VIEW_OPTIONS = ("key", "retain")
-TABLE_OPTIONS = ("topic", "format", "clock", "key")
+TABLE_OPTIONS = ("topic", "format", "clock", "key", "retain")
 SETTINGS = ("name", "retain", "on_late")
 _FORMS = "CREATE TABLE, CREATE VIEW, CREATE MATERIALIZED VIEW and SET"
 _INSTEAD: Mapping[str, str] = {

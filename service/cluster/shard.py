@@ -65,7 +65,7 @@ class Shard:
                 opened[name] = directory.open(name)
             return opened[name]
 
-        since = {view.trace: view.since for view in manifest.views.values()}
+        since = manifest.sinces()
         traces = {}
         for name, stored in manifest.traces.items():
             trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, manifest.upper))

@@ -264,7 +264,9 @@ def _trace(plan: Plan, name: str, reports: Sequence[Report]) -> TraceEntry:
     shape = plan.arrangements[name]
     shards = [report.traces[name].batches for report in reports]
     whole = None if shape.whole is None else WholeEntry(shape.whole.of, list(shape.whole.words))
-    return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards, whole)
+    is_view = any(view.trace == name for view in plan.views.values())
+    since = max(report.traces[name].since for report in reports) if shape.retained and not is_view else None
+    return TraceEntry(shape.key_width, shape.val_width, shape.depth, shards, whole, since)
 
 
 def _cut_at(newest: Manifest | None, workers: int) -> int | None:

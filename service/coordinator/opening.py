@@ -69,10 +69,10 @@ def _continues(newest: Manifest, plan: Plan) -> bool:
 
 def held_in(newest: Manifest) -> Held:
     """What the state of a commit has."""
-    views = {view.trace: view.since for view in newest.views.values()}
+    since = newest.sinces()
     return Held(
         newest.upper,
-        {name: views.get(name, newest.upper) for name in newest.traces},
+        {name: since.get(name, newest.upper) for name in newest.traces},
         frozenset(name for name in newest.held if ":" in name),  # source names contain no colon
         {name: Whole(one.whole.of, tuple(one.whole.words)) for name, one in newest.traces.items() if one.whole},
         {name: one.key_width for name, one in newest.traces.items()},

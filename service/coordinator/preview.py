@@ -118,7 +118,8 @@ def _views(plan: Plan, newest: Manifest, migration: Migration, refused: Mapping[
                 yield Line(REFUSED, "view", name, columns, below)
                 continue
             began = "new" if old is None else _difference(_columns(old.schema), columns)
-            past = newest.upper - 1 - migration.since[view.trace]
+            kept = plan.arrangements[view.trace].since(newest.upper)
+            past = newest.upper - 1 - max(kept, migration.since[view.trace])
             history = f"history of {past / 1e9:g} s" if past > 0 else "history from the change on"
             yield Line(FILLED, "view", name, columns, f"{began}; {history}")
     for name, entry in newest.views.items():

@@ -165,6 +165,8 @@ def _declared(app: App, table: CreateTable) -> Leaf:
     node = SourceNode(table.name, row)
     app.sources[table.name] = node
     own(node, app)
+    if "retain" in table.options:
+        app.kept_sources[table.name] = _duration(table.options["retain"], table.where)
     return Leaf(Collection(node), table.columns)
 
 

@@ -21,6 +21,8 @@ def table_settings(program: Path, known: Mapping[str, str]) -> dict[str, Any]:
     for one in read_statements(Source(text, str(program))):
         if isinstance(one, CreateTable):
             for option, value in one.options.items():
+                if option == "retain":  # of the program, not of the settings
+                    continue
                 parts = [part.strip() for part in value.split(",")]
                 found[f"sources.{one.name}.{option}"] = parts if option == "key" else value
     return {key: value for key, value in found.items() if key not in known}

@@ -65,13 +65,15 @@ class WholeEntry(msgspec.Struct, frozen=True, array_like=True):
 
 class TraceEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """An arrangement; `shards[i]` are the batches of shard i, oldest first. whole: which operator's rows it holds
-    completely, if any; states of older releases do not say."""
+    completely, if any; states of older releases do not say. since: for a source that keeps history, from which time on
+    all shards tell times apart; for a view its entry says it; others know sums up to the frontier."""
 
     key_width: int
     val_width: int
     depth: int
     shards: list[list[BatchRef]]
     whole: WholeEntry | None = None
+    since: int | None = None
 
 
 class ViewEntry(msgspec.Struct, frozen=True):
@@ -165,6 +167,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         yield from self.dead
         if self.rollup is not None:
             yield self.rollup
+
+    def sinces(self) -> dict[str, int]:
+        """For each trace with history, from which time on it tells times apart."""
+        kept = {name: trace.since for name, trace in self.traces.items() if trace.since is not None}
+        return kept | {view.trace: view.since for view in self.views.values()}
 
     def segments(self) -> frozenset[str]:
         """The names of all segments that this manifest needs."""

@@ -66,7 +66,7 @@ def survey(state: StateDirectory, epoch: int | None = None) -> Survey:
     with _lease(state, epoch) as lease:
         found = lease.manifest
         segments = {name: state.open(name) for name in sorted(found.segments())}
-        sinces = {view.trace: view.since for view in found.views.values()}
+        sinces = found.sinces()
         held = (ref for shards in found.held.values() for shard in shards for ref in shard)
         return Survey(
             path=state.path,

@@ -63,6 +63,7 @@ def make_state(
                 shape.depth,
                 [[batch.ref for batch in worker.state.traces[name].named if batch.ref is not None]],
                 None if shape.whole is None else WholeEntry(shape.whole.of, list(shape.whole.words)),
+                worker.state.traces[name].since if shape.retained else None,
             )
             for name, shape in plan.arrangements.items()
         },

@@ -13,9 +13,11 @@ def test_a_reader_sees_what_the_page_shows(tmp_path: Path) -> None:
     session = Session(tmp_path)
 
     def up(words: list[str]) -> str:
-        if not (tmp_path / "state").exists():
+        folder = tmp_path / Path(words[-1]).parent if words[-2] == "--state" else tmp_path
+        if not (folder / "state").exists():
+            folder.mkdir(exist_ok=True)
             text = (tmp_path / words[2]).read_text("utf-8")
-            make_state(tmp_path, text, [(n % 7, n % 3, n) for n in range(50)])
+            make_state(folder, text, [(n % 7, n % 3, n) for n in range(50)])
         return "ready: \n"
 
     session.instead["vernier up"] = up

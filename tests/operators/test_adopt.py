@@ -30,8 +30,8 @@ class Root(vn.Schema):
     node: vn.Int64
 
 
-def sources(name: str) -> tuple[vn.App, vn.Collection, vn.Collection]:
-    app = vn.App(name)
+def sources(name: str, *, retain: str | int = "10m") -> tuple[vn.App, vn.Collection, vn.Collection]:
+    app = vn.App(name, retain=retain)
     return app, app.source("edges", Edge), app.source("roots", Root)
 
 
@@ -83,6 +83,22 @@ def popular() -> vn.App:
 def delayed() -> vn.App:
     app, edges, _ = sources("delayed")
     app.view("later", edges.delay(10))
+    return app
+
+
+def keeping(retain: int, history: int) -> vn.App:
+    """Sources that keep a history, and a view that keeps less of it."""
+    app = vn.App("keeping", retain=retain)
+    edges, roots = app.source("edges", Edge, retain=history), app.source("roots", Root, retain=history)
+    app.view("ends", edges.filter(col("src") > 3).join(roots, left_on="dst", right_on="node").select("dst"))
+    return app
+
+
+def joining(retain: int) -> vn.App:
+    """Programs that need history, and so can join only where sources keep it."""
+    app, edges, roots = sources("joining", retain=retain)
+    app.view("later", edges.delay(3).group_by("src").agg(n=vn.count()), key=["src"])
+    app.view("slots", roots.coarsen(4))
     return app
 
 
@@ -267,6 +283,42 @@ def test_a_delay_grows_where_the_rows_below_it_have_enough_history() -> None:
     slow.view("slow", roots.delay("11m"))
     with pytest.raises(NeedsHistory, match=r"delay at .*test_adopt.py:.* in the last 660 s"):
         plan_migration(compile_app(slow), Held.by(compile_app(app), 10**13))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_program_that_joins_later_has_the_history_of_the_sources(workers: int) -> None:
+    """Compaction happens meanwhile: the view keeps 5 ns of its history, and the sources 12."""
+    for seed in range(4):
+        before = keeping(5, 12)
+        check(before, bundle([keeping(5, 12), reach(), joining(5)]), seed, workers, pieces=(None, 1, 5, 100)[seed])
+    plan = compile_app(bundle([keeping(5, 12), joining(5), reach()]))
+    migration = plan_migration(plan, Held.by(compile_app(keeping(5, 12)), 1_000))
+    assert {name: migration.since[plan.views[name].trace] for name in ("later", "slots", "reach")} == {
+        "later": 988 + 3, "slots": 988 + 4, "reach": 988,
+    }  # fmt: skip
+    with pytest.raises(NeedsHistory, match="depends on when rows came"):
+        plan_migration(plan, Held.by(compile_app(keeping(5, 2)), 1_000))
+
+
+def test_the_longest_history_of_a_source_counts() -> None:
+    both = bundle([keeping(5, 12), keeping_more()])
+    assert both.kept_sources == {"edges": 3_600_000_000_000, "roots": 12}
+    plan = compile_app(both, keep_sources=True)
+    assert [shape.label for shape in plan.arrangements.values() if "source" in shape.label] == [
+        "history of source edges", "history of source roots",
+    ]  # fmt: skip
+    assert not any(shape.label == "edges (all)" for shape in plan.arrangements.values())
+    # A source that is kept for longer is the same arrangement: the state goes on.
+    longer = plan_migration(compile_app(keeping(5, 40)), Held.by(compile_app(keeping(5, 12)), 1_000))
+    assert (longer.fresh, longer.dropped) == ((), ())
+    with pytest.raises(vn.ProgramError, match="retain of source 'edges'"):
+        vn.App("wrong").source("edges", Edge, retain="long")
+
+
+def keeping_more() -> vn.App:
+    app = vn.App("more")
+    app.view("edges", app.source("edges", Edge, retain="1h"))
+    return app
 
 
 def test_programs_of_one_bundle_agree() -> None:

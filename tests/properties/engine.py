@@ -120,7 +120,7 @@ def check_history(engine: LocalEngine, view: str, changes: Sequence[Change], upp
     rows = plan.schema.decode_rows(np.ascontiguousarray(held.rows[:, list(plan.words)]), heap)
     history = list(zip(map(canonical, rows), held.time.tolist(), held.diff.tolist(), strict=True))
     since = max(trace.since for trace in traces)
-    assert since <= max(MIN_TIME, upper - engine.plan.retain_ns)
+    assert since <= max(MIN_TIME, upper - (engine.plan.arrangements[plan.trace].retain_ns or 0))
     times = sorted({at for _, at, _ in changes if at >= since})
     for time in {since, upper - 1, *times[:: 1 + len(times) // 20]}:
         if since <= time:

@@ -82,6 +82,37 @@ def test_programs_join_and_leave_a_running_service(service: Service) -> None:
     assert service.stop() == 0
 
 
+def test_a_program_that_joins_after_a_restart_has_the_history_of_the_sources(service: Service) -> None:
+    text = PROGRAM.replace('app.source("pairs", Pair)', 'app.source("pairs", Pair, retain="1h")')
+    (service.folder / "program.py").write_text(text, "utf-8")
+    service.start()
+    first = service.send((1, 10), (2, 20), (1, 15))
+    service.final(first)
+    service.final(service.send((2, 30), partition=1))
+    assert service.stop() == 0
+    service.start()
+    service.final(service.send((3, 5)))
+    registry = Registry(Place.of(service.folder / "state").open())
+    registry.add(Program("tops.py", TOPS))
+    registry.add(Program("late.py", TOPS.replace('"tops"', '"late"').replace("pairs.gr", "pairs.delay(2).gr")))
+
+    def shown(name: str) -> bool:
+        service.reader.poll()
+        return service.reader.snapshot is not None and name in service.reader.snapshot.views
+
+    service.wait(lambda: shown("tops") and shown("late"))
+    service.final(service.send((1, 99)))
+    high: dict[int, int] = {}
+    for at, (key, value) in enumerate([(1, 10), (2, 20), (1, 15), (2, 30), (3, 5), (1, 99)], first - 3):
+        high[key] = max(value, high.get(key, 0))
+        snapshot = service.reader.snapshot
+        assert snapshot is not None
+        for name, later in (("tops", 0), ("late", 2)):
+            if at + later < snapshot.frontier:
+                assert dict(snapshot.views[name].rows_as_of(at + later).flat().rows.tolist()) == high, (name, at)
+    assert service.stop() == 0
+
+
 def test_a_program_that_fails_on_its_data_stops_nobody_from_reading(service: Service) -> None:
     (service.folder / "program.py").write_text(CHECKED, "utf-8")
     service.start()

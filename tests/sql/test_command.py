@@ -11,7 +11,7 @@ from tests.cli.command import vernier
 
 PROGRAM = """
 CREATE TABLE edges (src BIGINT NOT NULL, dst BIGINT NOT NULL) WITH (format = 'json', clock = 'event');
-CREATE TABLE roots (node BIGINT NOT NULL);
+CREATE TABLE roots (node BIGINT NOT NULL) WITH (retain = '1 hour');
 
 CREATE VIEW steps AS SELECT a.src, b.dst FROM edges a JOIN edges b ON a.dst = b.src;
 CREATE MATERIALIZED VIEW two_steps WITH (key = 'src') AS SELECT src, count(*) AS paths FROM steps GROUP BY src;
@@ -54,4 +54,5 @@ def test_a_program_seen_before_needs_no_java(tmp_path: Path) -> None:
     shown = vernier("explain", str(program), cwd=tmp_path, more=without_java)
     assert shown.status == 0, shown.err
     assert "reach" in shown.out
+    assert "history of source roots" in shown.out
     assert len(list((tmp_path / ".vernier").iterdir())) >= 4

@@ -28,7 +28,7 @@ WHOLE = Manifest(
     workers=2,
     app="reach",
     program="f00d",
-    traces={"edges": TraceEntry(1, 1, 0, [[REF], []]), "reach": TraceEntry(1, 0, 1, [[], []])},
+    traces={"edges": TraceEntry(1, 1, 0, [[REF], []], since=17), "reach": TraceEntry(1, 0, 1, [[], []])},
     held={"edges": [[BatchRef("s2", "held", 1, 8, 0, 1, 0)], []]},
     ingestion={"edges": {"progress": {"0": "17"}}},
     offsets={"edges": {0: 17, 1: 2**62}},
@@ -50,6 +50,7 @@ def test_a_manifest_comes_back() -> None:
     assert data.count(b"\n") == 2
     assert len(list(WHOLE.refs())) == 4
     assert WHOLE.segments() == {"000000000007-a-0", "s2", "s3", "s4"}
+    assert WHOLE.sinces() == {"edges": 17, "reach": -5}
     assert len({REF, BatchRef(*(getattr(REF, name) for name in REF.__struct_fields__))}) == 1
 
 

@@ -56,12 +56,18 @@ class App:
             raise WrongType(problem=f"on_late must be one of {listed(ON_LATE)}, not {on_late!r}{hint}")
         self.on_late = on_late
         self.sources: dict[str, SourceNode] = {}
+        self.kept_sources: dict[str, int] = {}
+        """How much history of which sources is kept, in nanoseconds."""
         self.views: dict[str, ViewDecl] = {}
         self.required: list[Node] = []
 
-    def source(self, name: str, schema: type[Schema]) -> Collection:
+    def source(self, name: str, schema: type[Schema], *, retain: str | int | None = None) -> Collection:
         """Declare an input: a collection with the schema's columns. The configuration says where its updates come
-        from."""
+        from.
+
+        retain: keep its rows whole, with this much history ("10m"), so that programs and views that join later have
+        that history, too (docs/changing.md). That costs one more arrangement of the source.
+        """
         _checked_name(name, "a source")
         if not (isinstance(schema, type) and issubclass(schema, Schema) and schema is not Schema):
             raise WrongType(problem=f"source {name!r} needs a subclass of vn.Schema, not {schema!r}")
@@ -69,6 +75,8 @@ class App:
             raise NameClash(problem=f"source {name!r} is declared already, at {self.sources[name].where}")
         self.sources[name] = SourceNode(name, schema.row_type)
         own(self.sources[name], self)
+        if retain is not None:
+            self.kept_sources[name] = nanoseconds(retain, f"retain of source {name!r}")
         return Collection(self.sources[name])
 
     def require(self, node: Node) -> None:

@@ -10,9 +10,9 @@ from vernier.operators.language.collection.app import App
 
 
 def bundle(apps: Sequence[App]) -> App:
-    """One app with the sources and views of all apps. It takes its name and `on_late` from the first app and the
-    longest `retain` of all. Raises NameClash when two views have the same name, WrongType when a source has different
-    columns or the apps differ in on_late."""
+    """One app with the sources and views of all apps. It takes its name and `on_late` from the first app, and the
+    longest `retain` of all, of the apps and of each source. Raises NameClash when two views have the same name,
+    WrongType when a source has different columns or the apps differ in on_late."""
     first = apps[0]
     if len(apps) == 1:
         return first
@@ -31,6 +31,8 @@ def bundle(apps: Sequence[App]) -> App:
                     problem=f"source {name!r} has the columns {source.schema} here and {known.schema} at {known.where}",
                     where=source.where,
                 )
+        for name, retain_ns in app.kept_sources.items():
+            made.kept_sources[name] = max(retain_ns, made.kept_sources.get(name, 0))
         for name, view in app.views.items():
             if name in made.views:
                 raise NameClash(
