@@ -25,7 +25,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import vernier as vn
 from bench.players import ROOT
-from bench.record import tell
+from bench.record import Table, tell
+from bench.tables import number
 from vernier.service.codec.native import update, updates_message
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.topics import create_topics
@@ -169,12 +170,25 @@ def main() -> None:
             }
             print(f"bench: {name} {results[name]}", file=sys.stderr, flush=True)
     load.append(round(os.getloadavg()[0], 1))
-    tell({
+    values = {
         "bench": "producer", "rate": given.rate, "rows": given.rows, "partitions": given.partitions,
         "policies": results, "plain_rows_per_s": alone, "load": load,
-    })  # fmt: skip
+    }  # fmt: skip
+    tell(values, tables={"policies": tabled(values)})
     if given.plot is not None:
         plot(given.plot, results)
+
+
+def tabled(values: dict[str, Any]) -> Table:
+    """What each policy costs and gives."""
+    names = ("messages_a_row", "bytes_a_row", "final_p50_ms", "final_p99_ms", "rows_per_s", "rows_per_s_many")
+    rows = [[name, *(number(one[each]) for each in names)] for name, one in values["policies"].items()]
+    rows.append(["without message times", *["–"] * (len(names) - 1), number(values["plain_rows_per_s"])])
+    head = [
+        "policy", f"messages a row at {values['rate']:,.0f} rows/s", "bytes a row", "final after, p50, ms", "p99, ms",
+        "rows a second, one a call", f"{MANY:,} a call",
+    ]  # fmt: skip
+    return {"head": head, "rows": rows}
 
 
 def plot(path: Path, results: dict[str, dict[str, Any]]) -> None:

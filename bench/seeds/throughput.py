@@ -8,7 +8,6 @@ fewer are run and the time is stated for a million.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MILLION = 1_000_000
+ENOUGH = 0.9
+"""Of a core: single workers had one to themselves."""
 Cells = dict[str, dict[int, dict[str, Any]]]
 """By player and batch."""
 
@@ -52,7 +53,7 @@ def swept(sweep: Sweep, graph: Graph, updates: dict[int, int]) -> tuple[Cells, d
     for name in sweep.players:
         try:
             with playing(name, sweep.program, graph, sum(updates.values()) + 3 * sum(updates)) as (player, loaded):
-                loads[name] = round(loaded["wall_ns" if ":" in name else "cpu_ns"][0] / 1e9, 2)
+                loads[name] = round(loaded["wall_ns" if ":" in name else "cpu_ns"][0] / 1e9, 4)
                 cells[name] = {}
                 for batch, count in updates.items():
                     player.run(1, batch)  # traces get used to the size
@@ -79,9 +80,16 @@ def measured(cells: Cells) -> dict[str, Any]:
     return found
 
 
+def core_share(cells: Cells) -> float:
+    """How much of a core single workers had while they ran: their CPU time by the clock time."""
+    alone = [one for name, batches in cells.items() if ":" not in name for one in batches.values()]
+    return round(sum(sum(one["cpu_ns"]) for one in alone) / sum(sum(one["wall_ns"]) for one in alone), 3)
+
+
 def tabled(sweep: Sweep, found: dict[str, Any], loads: dict[str, float], batches: Sequence[int], quiet: bool) -> Table:
     """Players as columns, batches as rows. One worker counts by its CPU time, with which other work on the machine does
-    not interfere. Several workers, and what a second one adds, count by the clock: a dash unless it was quiet."""
+    not interfere. Several workers, and what a second one adds, count by the clock: a dash unless the single workers of
+    the same run had a core to themselves (`core_share`)."""
     alone = [name for name in found if ":" not in name]
     more = [name for name in found if ":" in name]
     unit = "updates a second" if sweep.rate else "s for a million updates"
@@ -107,6 +115,15 @@ def tabled(sweep: Sweep, found: dict[str, Any], loads: dict[str, float], batches
     return {"head": head, "rows": rows}
 
 
+def lines(axes: Axes, name: str, found: dict[str, Any], wanted: str) -> None:
+    """A player's line over the sizes of batches."""
+    unit = "updates a second" if wanted.endswith("per_s") else "s for a million updates"
+    places = [float(batch) for batch in found]
+    axes.plot(places, [one[wanted] for one in found.values()], "--" if ":" in name else "-", marker="o", label=name)
+    axes.set(xscale="log", yscale="log", xlabel="updates a batch", ylabel=unit)
+    axes.grid(alpha=0.3)
+
+
 def throughput(sweep: Sweep) -> Experiment:
     """The experiment of a sweep."""
 
@@ -114,9 +131,11 @@ def throughput(sweep: Sweep) -> Experiment:
         graph, updates = sweep.graph.scaled(scale), sweep.runs(scale)
         cells, loads, left_out = swept(sweep, graph, updates)
         found = measured(cells)
-        quiet = os.getloadavg()[0] <= 1.5 * (os.cpu_count() or 1)  # otherwise the clock counts other work
+        share = core_share(cells)
+        quiet = share >= ENOUGH  # otherwise the clock counts other work
         table = tabled(sweep, found, loads, list(updates), quiet)
-        values = {"nodes": graph.nodes, "edges": graph.edges, "load_s": loads, "players": found}
+        values = {"nodes": graph.nodes, "edges": graph.edges, "core_share": share, "load_s": loads}
+        values["players"] = found
 
         def draw(axes: Sequence[Axes]) -> None:
             axes[0].set_title(f"{sweep.program}, {graph}", fontsize="medium")
@@ -124,15 +143,12 @@ def throughput(sweep: Sweep) -> Experiment:
                 line, clock, by = ("--", "wall_ns", "") if ":" in name else ("-", "cpu_ns", "cpu_")
                 if by == "" and not quiet:
                     continue
-                if sweep.rate:
+                if sweep.article and sweep.rate:  # its picture has latencies
                     for color, (batch, one) in enumerate(batches.items()):
                         label = f"{name}, {short(batch)} a batch"
                         curve(axes[0], one[clock], label, color=f"C{color}", linestyle=line)
                 else:
-                    seconds = [found[name][str(batch)][f"{by}million_s"] for batch in batches]
-                    axes[0].plot(list(batches), seconds, marker="o", linestyle=line, label=name)
-                    axes[0].set(xscale="log", yscale="log", xlabel="updates a batch", ylabel="s for a million updates")
-                    axes[0].grid(alpha=0.3)
+                    lines(axes[0], name, found[name], f"{by}{'updates_per_s' if sweep.rate else 'million_s'}")
             axes[0].legend(fontsize="x-small")
 
         return Found(values, {"throughput": table}, draw, 1, left_out)
@@ -164,11 +180,11 @@ SWEEPS = {
         {1: 3_000, 10: 10_000, 100: 30_000, 1_000: 100_000, 10_000: 200_000}, {}, [], True,
     ),
     "resolution1k": Sweep(
-        "bfs", Graph(1_000, 2_000), ("vernier/batch", "vernier", "vernier:2"), MANY, SMALL,
+        "bfs", Graph(1_000, 2_000), ("vernier/batch", "vernier", "vernier:2", "differential"), MANY, SMALL,
         ["article, a time a batch, s", "article, a time an update, s"], False,
     ),
     "resolution1m": Sweep(
-        "bfs", Graph(10**6, 10**7), ("vernier/batch", "vernier", "vernier:2"), MANY, LARGE,
+        "bfs", Graph(10**6, 10**7), ("vernier/batch", "vernier", "vernier:2", "differential"), MANY, LARGE,
         ["article, a time a batch, s", "article, a time an update, s", "article, 2 workers, s"], False,
     ),
 }  # fmt: skip
