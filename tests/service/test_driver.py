@@ -92,7 +92,7 @@ def test_a_program_that_joins_after_a_restart_has_the_history_of_the_sources(ser
     assert service.stop() == 0
     service.start()
     service.final(service.send((3, 5)))
-    registry = Registry(Place.of(service.folder / "state").open())
+    registry = Registry(BlobLocation.of(service.folder / "state").open())
     registry.add(Program("tops.py", TOPS))
     registry.add(Program("late.py", TOPS.replace('"tops"', '"late"').replace("pairs.gr", "pairs.delay(2).gr")))
 
