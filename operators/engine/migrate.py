@@ -228,6 +228,8 @@ class _Search:
         own = op.arrangement
         if own is not None and own in self._held.since:
             found.append(Given(own, tuple(range(op.width)), self._held.since[own]))
+        if isinstance(op, ArrangeOp) and op.former is not None and op.former[0] in self._held.since:
+            found.append(Given(*op.former, self._held.since[op.former[0]]))
         return next((one for one in found if not past or one.since < self._held.upper - 1), None)
 
 

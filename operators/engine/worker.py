@@ -28,6 +28,7 @@ from vernier.operators.physical import (
     reduce,
     reduce_accumulable,
     reduce_batched,
+    reduce_top,
     temporal_buffer,
     upsert,
 )
@@ -66,6 +67,7 @@ for _family in (
     reduce.KINDS,
     reduce_accumulable.KINDS,
     reduce_batched.KINDS,
+    reduce_top.KINDS,
     iterate.KINDS,
     temporal_buffer.KINDS,
     inspect.KINDS,

@@ -12,15 +12,21 @@ from typing import cast
 
 import numpy as np
 
+from vernier.operators.kernels.ends import read_ends
 from vernier.operators.kernels.rounds import split_visits, visited_keys
-from vernier.operators.planning.reduction_ops import ReductionOp
-from vernier.operators.runtime.chunking import KEYS, pieces
+from vernier.operators.planning.reduction_ops import Ends, ReductionOp
+from vernier.operators.runtime.chunking import KEYS, parts, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
 from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.errors import DiffOverflow
 from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.spine import Selection, Trace
 from vernier.storage.updates import Ints, order_rows, together
+
+
+FEW = 8
+"""Groups are read whole if the slice has at least one in this many of the arrangement's updates."""
 
 
 class Reduction(Operator):
@@ -40,6 +46,7 @@ class Reduction(Operator):
         self.visits = Buckets()
         self.in_order = False
         """Whether corrections are produced in the sort order of their rows."""
+        self.ends = op.ends
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """What the output of keys `[hash | key]` lacks at round `now`: corrections `[hash | key | val | time | rounds |
@@ -53,6 +60,9 @@ class Reduction(Operator):
     def step(self, now: Round) -> None:
         """Visit the keys that changed and the keys scheduled for this round."""
         self.fresh = self.keyed = self.out = None
+        if self.ends is not None and self._few_change():
+            self._visit_ends(self.ends, np.array(now, np.int64))
+            return
         keys = self._keys(now)
         if keys is None:
             return
@@ -61,9 +71,9 @@ class Reduction(Operator):
             self.input.trace.reserve(keys)
             if self.trace is not None and not self.total:
                 self.trace.reserve(keys)
-        parts = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
-        if parts:
-            self.give(together(parts))
+        made = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
+        if made:
+            self.give(together(made))
 
     def _visit(self, keys: Ints, now: Ints) -> Ints:
         """The corrections for a piece of the keys at round `now`; also schedules the later visits of these keys."""
@@ -77,6 +87,31 @@ class Reduction(Operator):
         if len(visits):
             self._schedule(visits)
         return rows
+
+    def _few_change(self) -> bool:
+        """Whether looking up the changed rows costs less than reading the groups."""
+        fresh = self.input.fresh
+        return fresh is None or (not isinstance(fresh, Batch) and FEW * len(fresh) < self.input.trace.updates)
+
+    def _visit_ends(self, ends: Ends, now: Ints) -> None:
+        """Visit the keys that changed, reading of each what its first copies depend on."""
+        fresh, fold = self.input.fresh, self.scope.slice.fold
+        if fresh is None:
+            return
+        trace, made = self.input.trace, []
+        for rows in parts(fresh):
+            keys, spans, entries, status = read_ends(
+                trace.settled, np.ascontiguousarray(rows), self.key_width, self.input.val_width, fold,
+                ends.down, ends.whole, ends.most, ends.flag,
+            )  # fmt: skip
+            if status != 0:
+                raise DiffOverflow(operation=f"addition in {trace.name}")
+            outputs = Selection.nothing(len(keys), self.val_width + 2)
+            corrections, _ = self.correct(keys, Selection(spans, entries), outputs, now, fold)
+            if len(corrections):
+                made.append(corrections)
+        if made:
+            self.give(together(made))
 
     def release(self) -> None:
         """Release the step's rows, too; the trace has them."""
@@ -101,15 +136,15 @@ class Reduction(Operator):
 
     def _keys(self, now: Round) -> Ints | None:
         """The keys to visit, `[hash | key]`, distinct and sorted; None if there are none."""
-        parts = self.visits.take(now)
+        visits = self.visits.take(now)
         fresh = self.input.fresh
         if fresh is None or any(now[self.input.depth :]):
-            if not parts:
+            if not visits:
                 return None
             fresh = self.no_keys
         elif isinstance(fresh, Batch):
             fresh = fresh.key_rows()
-        scheduled = self.no_keys if not parts else together(parts)
+        scheduled = self.no_keys if not visits else together(visits)
         keys: Ints = visited_keys(fresh, scheduled, self.key_width)
         return keys
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vernier.operators.language.types.schema import RowType
@@ -71,12 +71,14 @@ class UnionOp(Op):
 @dataclass
 class ArrangeOp(KeyedOp):
     """Keeps its input in a trace, by key. Rows are key words, then val words. exchange: rows must be sent to the worker
-    that owns their key."""
+    that owns their key. former: the trace in which earlier versions kept its rows with their words in another order,
+    and where each word stands there."""
 
     key: Words
     val: Words
     trace: str
     exchange: bool = True
+    former: tuple[str, Words] | None = field(default=None, init=False)
 
     kind = "arrange"
 

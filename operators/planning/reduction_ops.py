@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vernier.operators.group_functions.logic import LogicSpec
@@ -12,15 +12,29 @@ from vernier.operators.planning.op import KeyedOp, Op
 from vernier.operators.planning.stages import Words
 
 
+@dataclass(frozen=True)
+class Ends:
+    """The part of a group that determines its first `most` copies (kernels/ends.py). Vals are read from the end, by
+    their first `down` words in descending order and otherwise in ascending order, and all of those that have the first
+    `whole` words of the last one. flag: a word of the val that is 0 where a row does not count, or -1."""
+
+    down: int
+    whole: int
+    most: int
+    flag: int = -1
+
+
 @dataclass
 class ReductionOp(KeyedOp):
     """A reduction: reads an arrangement by `key` and emits key words, then val words. total: its earlier output follows
     from its input, so the operator need not look it up. trace: where its output is kept, by key, either for the
-    operator itself or for readers of that arrangement; None if neither needs it."""
+    operator itself or for readers of that arrangement; None if neither needs it. ends: which part of a group it reads,
+    if time is total and the first copies in the order of the vals are all it needs; None if it reads whole groups."""
 
     key: RowType
     total: bool
     trace: str | None
+    ends: Ends | None = field(default=None, init=False)
 
     kind = "reduce"
     takes_names = True
@@ -39,7 +53,8 @@ class ReductionOp(KeyedOp):
         return self.key.width
 
     def facts(self) -> dict[str, Any]:
-        return {"form": "total" if self.total else "general", "keeps_output": self.trace is not None}
+        read = {} if self.ends is None else {"reads": "ends"}
+        return {"form": "total" if self.total else "general", "keeps_output": self.trace is not None} | read
 
 
 @dataclass
@@ -118,3 +133,27 @@ class BatchedReduceOp(ReductionOp):
 
     val: RowType
     spec: LogicSpec
+
+
+@dataclass
+class TopOp(ReductionOp):
+    """The first `most` copies of each group, where time is total. val: words of the arrangement's vals; by: the words
+    of the order among them, flips: -1 for those in descending order, else 0; words: those of a val in the order of the
+    output; compared: the words of the val at which texts begin."""
+
+    val: int
+    by: Words
+    flips: Words
+    most: int
+    words: Words
+    compared: Words
+
+
+@dataclass
+class ChosenOp(ReductionOp):
+    """Quantiles, modes and their like, where time is total. columns, items: see kernels/chosen.py; compared: the words
+    of the val at which texts begin."""
+
+    columns: tuple[Words, ...]
+    items: tuple[Words, ...]
+    compared: Words

@@ -20,6 +20,7 @@ from vernier.operators.group_functions.aggregations import (
     vector_rows,
 )
 from vernier.operators.group_functions.logic import LogicSpec
+from vernier.operators.group_functions.ordered import TopK
 from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
@@ -35,6 +36,8 @@ from vernier.operators.planning.arrangements import (
     reduced_trace,
 )
 from vernier.operators.planning.distinct_counts import as_sums, counts_distinct
+from vernier.operators.planning.ends import MOST, ends_of_extreme, ends_of_order, ordered_first
+from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.reduction_ops import (
     AccumulableReduceOp,
@@ -42,6 +45,7 @@ from vernier.operators.planning.reduction_ops import (
     BatchedReduceOp,
     ReduceOp,
     ReductionOp,
+    TopOp,
 )
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Words
@@ -71,9 +75,11 @@ def reduce(
     aggregations: tuple[Words, ...],
     name: str,
     compared: Words = (),
+    print_: str | None = None,
 ) -> int:
-    """The reduction of an arrangement by `key`; its output rows are the node's rows. compared: see ReduceOp."""
-    print_ = planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
+    """The reduction of an arrangement by `key`; its output rows are the node's rows. compared: see ReduceOp; print_:
+    its fingerprint, if that does not follow from the arrangement."""
+    print_ = print_ or planner.hash("reduce", planner.prints[arranged], key.to_json(), aggregations)
     scope, width = planner.scope(node.scope), node.schema.width
     total = planner.scopes[scope].depth == 0
     op: ReductionOp
@@ -90,6 +96,8 @@ def reduce(
             len(planner.ops), scope, width, name,
             input=arranged, key=key, total=total, trace=None, aggregations=aggregations, compared=compared,
         )  # fmt: skip
+        if total and not compared:
+            op.ends = ends_of_extreme(aggregations, planner.ops[arranged].width - key.width)
     return _add(planner, op, print_)
 
 
@@ -150,9 +158,15 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
         planner.remember(trace, "", at, by, kept, ())
         print_ = _wave_print(planner, before, key, val, Aggregates(tuple(items)))
         return build_aggregate(planner, as_sums(planner, node, below, items), print_)
+    label = _label(node)
+    if node.scope.depth == 0 and len(items) == 1 and items[0].kind in ("min", "max"):
+        first = () if compared_texts(items, val) else items[0].columns
+        arranged, moved, before = _moved(planner, below, key, val, first)
+        print_ = planner.hash("reduce", before, key.to_json(), kernel_rows(items, val))
+        rows, compared = kernel_rows(items, moved), compared_texts(items, moved)
+        return reduce(planner, node, arranged, key, rows, label, compared, print_)
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, below, node.scope, *words)
-    label = _label(node)
     if all(item.kind in INCREMENTAL for item in items):
         return reduce(planner, node, arranged, key, kernel_rows(items, val), label, compared_texts(items, val))
     return reduce_groups(planner, node, arranged, key, val, Aggregates(tuple(items)), label)
@@ -263,10 +277,50 @@ def _wave_print(planner: Planner, arranged: str, key: RowType, val: RowType, spe
     return planner.hash("wave", arranged, key.to_json(), val.to_json(), spec.name, spec.key())
 
 
+def _moved(
+    planner: Planner, below: Node, key: RowType, val: RowType, first: Sequence[str]
+) -> tuple[int, RowType, str]:
+    """An arrangement by `key` whose vals begin with the columns `first`. Returns it, the columns of its vals, and the
+    fingerprint of the arrangement in which earlier versions kept these rows, in the order of `val`."""
+    moved = ordered_first(first, val)
+    wanted = tuple(int(w) for w in below.schema.index(moved.names))
+    at, words, both, before, trace = _arranged_before(planner, below, key, val, wanted)
+    kept, wanted = both[: val.width], both[val.width :]
+    arranged = arrange_words(planner, at, words, wanted, key.names)
+    source = planner.ops[arranged]
+    if wanted != kept and isinstance(source, ArrangeOp):
+        source.former = trace, (*range(key.width), *(key.width + kept.index(word) for word in wanted))
+    return arranged, moved, before
+
+
+def build_top(planner: Planner, node: ReduceNode, spec: TopK) -> int:
+    """The first copies of groups: an arrangement whose vals begin with the columns of the order, and a reduction that
+    reads its ends."""
+    key, val = node.key_row, node.val_row
+    ends = ends_of_order(spec.by, ordered_first([name for name, _ in spec.by], val), spec.count)
+    first = () if ends is None else [name for name, _ in spec.by]
+    arranged, moved, before = _moved(planner, node.input, key, val, first)
+    print_ = _wave_print(planner, before, key, val, spec)
+    by, flips = list[int](), list[int]()
+    for name, descending in spec.by:
+        field = moved.field(name)
+        by += range(field.offset, field.offset + field.words)
+        flips += [-1 if descending else 0] * field.words
+    op = TopOp(
+        len(planner.ops), planner.scope(node.scope), node.schema.width, spec.title,
+        input=arranged, key=key, total=True, trace=None, val=val.width, by=tuple(by), flips=tuple(flips),
+        most=spec.count, words=tuple(int(w) for w in moved.index(val.names)), compared=moved.text_words,
+    )  # fmt: skip
+    op.ends = ends
+    return _add(planner, op, print_)
+
+
 def build_reduce(planner: Planner, node: ReduceNode) -> int:
     """An arrangement by the key, and a reduction that applies the node's logic to it."""
     row = node.input.schema
     key, val = node.key_row, node.val_row
+    if isinstance(node.spec, TopK) and node.scope.depth == 0 and 0 < node.spec.count <= MOST and val.width:
+        return build_top(planner, node, node.spec)
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, node.input, node.scope, *words)
     return reduce_groups(planner, node, arranged, key, val, node.spec, node.spec.title)

@@ -1,0 +1,55 @@
+"""Which reductions one end of a group determines, and how its rows must be ordered for that (kernels/ends.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vernier.operators.kernels.aggregating import FLAG, KIND, MAX, MIN, WORD, WORDS
+from vernier.operators.language.expr.order import Orders
+from vernier.operators.language.types.schema import Field, RowType
+from vernier.operators.planning.reduction_ops import Ends
+from vernier.operators.planning.stages import Words
+
+MOST = 1 << 30
+"""The most copies of a group that are followed one by one."""
+
+
+def ends_of_order(by: Orders, val: RowType, most: int) -> Ends | None:
+    """What the first `most` copies depend on, if vals begin with the columns of the order; None if that is the group.
+
+    Vals are compared by their words, which is not the order of long texts: where these decide, or where descending
+    columns follow ascending ones, all rows that are equal up to there are read.
+    """
+    down = whole = 0
+    exact = True
+    for name, descending in by:
+        column = val.field(name)
+        if _has_text(column) or (descending and whole > down):
+            exact = False
+            break
+        whole += column.words
+        down += column.words if descending else 0
+    if exact and not val.text_words:
+        return Ends(down, val.width, most)
+    return Ends(down, whole, most) if whole else None
+
+
+def ends_of_extreme(aggregations: Sequence[Words], width: int) -> Ends | None:
+    """What a least or greatest value of integers depends on, if vals of `width` words begin with the value."""
+    if len(aggregations) != 1:
+        return None
+    (row,) = aggregations
+    flag = row[FLAG]
+    if row[KIND] not in (MIN, MAX) or (flag if flag >= 0 else row[WORD]) != 0:
+        return None
+    read = row[WORDS] + (1 if flag >= 0 else 0)
+    return Ends(read if row[KIND] == MAX else 0, width, 1, flag)
+
+
+def ordered_first(by: Sequence[str], val: RowType) -> RowType:
+    """The columns of val, those of an order first."""
+    return val.take(list(dict.fromkeys((*by, *val.names))))
+
+
+def _has_text(column: Field) -> bool:
+    return bool(column.text_words)
