@@ -24,7 +24,6 @@ from vernier.storage.trace.batch import Batch, keyed_columns
 from vernier.storage.trace.spine import Selection, Trace
 from vernier.storage.updates import Ints, order_rows, together
 
-
 FEW = 8
 """Groups are read whole if the slice has at least one in this many of the arrangement's updates."""
 

@@ -35,6 +35,7 @@ from vernier.operators.planning.arrangements import (
     picked,
     reduced_trace,
 )
+from vernier.operators.planning.choices import choices
 from vernier.operators.planning.distinct_counts import as_sums, counts_distinct
 from vernier.operators.planning.ends import MOST, ends_of_extreme, ends_of_order, ordered_first
 from vernier.operators.planning.ops import ArrangeOp
@@ -43,6 +44,7 @@ from vernier.operators.planning.reduction_ops import (
     AccumulableReduceOp,
     AccumulateOp,
     BatchedReduceOp,
+    ChosenOp,
     ReduceOp,
     ReductionOp,
     TopOp,
@@ -169,7 +171,14 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
     arranged = arrange(planner, below, node.scope, *words)
     if all(item.kind in INCREMENTAL for item in items):
         return reduce(planner, node, arranged, key, kernel_rows(items, val), label, compared_texts(items, val))
-    return reduce_groups(planner, node, arranged, key, val, Aggregates(tuple(items)), label)
+    spec = Aggregates(tuple(items))
+    if node.scope.depth == 0 and (found := choices(items, val)) is not None:
+        op = ChosenOp(
+            len(planner.ops), planner.scope(node.scope), node.schema.width, label,
+            input=arranged, key=key, total=True, trace=None, columns=found[0], items=found[1], compared=val.text_words,
+        )  # fmt: skip
+        return _add(planner, op, _wave_print(planner, planner.prints[arranged], key, val, spec))
+    return reduce_groups(planner, node, arranged, key, val, spec, label)
 
 
 def _label(node: logical.AggregateNode) -> str:
@@ -277,9 +286,7 @@ def _wave_print(planner: Planner, arranged: str, key: RowType, val: RowType, spe
     return planner.hash("wave", arranged, key.to_json(), val.to_json(), spec.name, spec.key())
 
 
-def _moved(
-    planner: Planner, below: Node, key: RowType, val: RowType, first: Sequence[str]
-) -> tuple[int, RowType, str]:
+def _moved(planner: Planner, below: Node, key: RowType, val: RowType, first: Sequence[str]) -> tuple[int, RowType, str]:
     """An arrangement by `key` whose vals begin with the columns `first`. Returns it, the columns of its vals, and the
     fingerprint of the arrangement in which earlier versions kept these rows, in the order of `val`."""
     moved = ordered_first(first, val)

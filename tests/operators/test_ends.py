@@ -136,7 +136,7 @@ EVENTS = st.lists(
 
 @pytest.mark.parametrize("few", [0, 8])
 @given(EVENTS, st.sets(st.integers(1, 8), max_size=4), st.integers(1, 2), st.sampled_from(["go on", "reopen"]))
-@examples(25)
+@examples(12)
 def test_the_first_copies_are_those_of_the_rows(
     few: int, log: Log, cuts: set[int], workers: int, between: Between
 ) -> None:
