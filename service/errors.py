@@ -154,6 +154,49 @@ class SparkFailed(StorageError):
     problem: str
 
 
+class SnapshotUnreadable(StorageError):
+    """The snapshot of a source cannot be read."""
+
+    message = "the snapshot of source {source} cannot be read: {problem}"
+    source: str
+    problem: str
+
+
+class SnapshotChanged(CallerError):
+    """What a snapshot is read from is not what it was when the first pieces entered."""
+
+    message = (
+        "the snapshot of source {source} was interrupted after {done} of {pieces} pieces, and {problem}; give it back "
+        "as it was, or begin again with `vernier up --rebuild`"
+    )
+    source: str
+    done: int
+    pieces: int
+    problem: str
+
+
+class SnapshotTooEarly(CallerError):
+    """The data time of a snapshot is before the state's frontier."""
+
+    message = (
+        "the snapshot of source {source} is as of {time}, and the state is final before {frontier}: give the snapshot "
+        "a later time, or begin again with `vernier up --rebuild`"
+    )
+    source: str
+    time: int
+    frontier: int
+
+
+class OffsetsBeyond(CallerError):
+    """A source is to be followed from offsets that its topic does not have."""
+
+    message = "sources.{source}.snapshot.follow: partition {partition} of topic {topic} {problem}"
+    source: str
+    topic: str
+    partition: int
+    problem: str
+
+
 class Stopping(CallerError):
     """The service was asked to stop; no further epoch begins."""
 

@@ -18,6 +18,7 @@ import msgspec
 from vernier.service.cluster.tls import Channel
 from vernier.service.errors import ProtocolBroken
 from vernier.service.ingest.counts import SourceCounts
+from vernier.service.ingest.loading import SnapshotPart
 from vernier.storage.state.manifest import BatchRef
 
 LARGEST_FRAME = 1 << 30
@@ -103,7 +104,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     epoch: the epoch to make, one more than the committed one. base: the attempt that made the committed epoch ("" if
     there is none). lower: the committed epoch's upper frontier. ingestion, offsets: as in its manifest. quarantine: an
     earlier attempt ended while it was decoding, so messages are first tried in separate processes. poisoned: the
-    messages of this epoch that are known to kill or hang a decoder. target: the programs to change to, if any.
+    messages of this epoch that are known to kill or hang a decoder. target: the programs to change to, if any. part:
+    what of a snapshot the epoch loads, if it loads one; it then has no messages.
     """
 
     epoch: int
@@ -113,6 +115,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: bool = False
     poisoned: list[Poisoned] = []
     target: Target | None = None
+    part: SnapshotPart | None = None
 
 
 class Assign(msgspec.Struct, tag="assign", frozen=True):

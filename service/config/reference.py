@@ -18,6 +18,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from vernier.service.config.section import section_of
 from vernier.service.config.settings import BY_NAME, Settings
 
 NAME = "NAME"
@@ -53,10 +54,18 @@ def sections() -> dict[str, str]:
     """The description of each section by its key; "" is the top level."""
     found = {"": ""}
     for name, field in Settings.model_fields.items():
-        model = BY_NAME.get(name) or _model(field.annotation)
+        model = BY_NAME.get(name) or section_of(field.annotation)
         if model is not None:
-            found[f"{name}.{NAME}" if name in BY_NAME else name] = (model.__doc__ or "").strip().splitlines()[0]
+            key = f"{name}.{NAME}" if name in BY_NAME else name
+            found[key] = _title(model)
+            for below, inner in model.model_fields.items():
+                if (part := section_of(inner.annotation)) is not None:
+                    found[f"{key}.{below}"] = _title(part)
     return found
+
+
+def _title(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").strip().splitlines()[0]
 
 
 def found(key: str) -> tuple[list[Setting], str]:
@@ -81,17 +90,13 @@ def _of(model: type[BaseModel], above: str) -> Iterator[Setting]:
     below = []
     for name, field in model.model_fields.items():
         part = BY_NAME.get(name) if not above else None
-        inner = part or _model(field.annotation)
+        inner = part or section_of(field.annotation)
         if inner is not None:
             below.append((f"{above}{name}.{NAME}." if part is not None else f"{above}{name}.", inner))
         else:
             yield Setting(f"{above}{name}", _kind(field), _default(field), field.description or "")
     for prefix, inner in below:
         yield from _of(inner, prefix)
-
-
-def _model(kind: Any) -> type[BaseModel] | None:
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _kind(field: FieldInfo) -> str:

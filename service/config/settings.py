@@ -18,12 +18,11 @@ from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
 from vernier.service.config import redaction
 from vernier.service.config.model import PREFIX, BadSettings, Settings, heartbeat_topic
-from vernier.service.config.section import Section
+from vernier.service.config.section import Section, section_of
 from vernier.service.config.streams import RENAMED, Sink, Source
 
 __all__ = ["BY_NAME", "ELSEWHERE", "PREFIX", "BadSettings", "Loaded", "Settings", "heartbeat_topic", "load", "masked"]
@@ -166,7 +165,7 @@ def _unknown(path: list[str]) -> str | None:
         fields = model.model_fields
         if part not in fields:
             return f"unknown setting {'.'.join(path[: depth + 1])}{_meant(part, fields, path[:depth])}"
-        model = _model_of(fields[part])
+        model = section_of(fields[part].annotation)
         if model is None and depth + 1 < len(path) and part in BY_NAME:
             if len(path) > depth + 2:
                 return _unknown_in(BY_NAME[part], path[: depth + 2], path[depth + 2 :])
@@ -178,11 +177,6 @@ def _unknown_in(model: type[BaseModel], above: list[str], path: list[str]) -> st
     if path[0] in model.model_fields or (model is Source and path[0] in RENAMED):
         return None
     return f"unknown setting {'.'.join([*above, path[0]])}{_meant(path[0], model.model_fields, above)}"
-
-
-def _model_of(field: FieldInfo) -> type[BaseModel] | None:
-    kind = field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _meant(name: str, known: Mapping[str, object], above: list[str]) -> str:
@@ -203,7 +197,7 @@ def _explain(error: Any, origins: Mapping[str, str]) -> str:
         model: type[BaseModel] = Settings
         for part in path[:-1]:
             found = model.model_fields.get(part)
-            model = (_model_of(found) if found is not None else None) or BY_NAME.get(path[0], Source)
+            model = (section_of(found.annotation) if found is not None else None) or BY_NAME.get(path[0], Source)
         return f"{where}unknown setting {key}{_meant(path[-1], model.model_fields, path[:-1])}"
     said = error["msg"][:1].lower() + error["msg"][1:]
     hidden = key in _secrets() or isinstance(error["input"], (dict, BaseModel))
@@ -215,7 +209,7 @@ def _secrets() -> set[str]:
     """The dotted keys of all secrets."""
     found = set()
     for section, about in Settings.model_fields.items():
-        model = _model_of(about)
+        model = section_of(about.annotation)
         for name, field in (model.model_fields if model is not None else {}).items():
             if SecretStr in (field.annotation, *get_args(field.annotation)):
                 found.add(f"{section}.{name}")

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from vernier.service.config.section import Section, milliseconds
+from vernier.service.config.snapshots import Snapshot
 
 
 class Kafka(Section):
@@ -96,6 +97,13 @@ class Source(Section):
         default="exact", description="millisecond: data times are rounded up to it; less work"
     )
     records: int | None = Field(default=None, ge=1, description="about how many updates share a time; less work")
+    snapshot: Snapshot | None = Field(default=None, description="rows that were there before: docs/lakehouse.md")
+
+    @model_validator(mode="after")
+    def _snapshot_has_time(self) -> Source:
+        if self.snapshot is not None and self.clock == "event" and self.snapshot.time is None:
+            raise ValueError("with an event clock, a snapshot needs the data time of its rows; set snapshot.time")
+        return self
 
     @property
     def schema_texts(self) -> tuple[tuple[int | None, str], ...]:

@@ -22,12 +22,15 @@ from vernier.service.coordinator.epoch_metrics import EpochMetrics
 from vernier.service.coordinator.next_epoch import NextEpoch
 from vernier.service.coordinator.opening import acquire, check_app, check_plan, show_plan
 from vernier.service.coordinator.rate_limiter import RateLimiter
+from vernier.service.coordinator.shown_views import Shown
 from vernier.service.coordinator.source_entries import source_entry
 from vernier.service.coordinator.topics import Found
 from vernier.service.errors import ProgramChanged
 from vernier.service.ingest.config import IngestionConfig
+from vernier.service.ingest.ingestion_state import SnapshotState, snapshots_in
+from vernier.service.ingest.loading import SnapshotPart
 from vernier.service.observability.metrics import Stats
-from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, ViewEntry, WholeEntry
+from vernier.storage.state.manifest import BatchRef, Manifest, TraceEntry, WholeEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
 
@@ -68,6 +71,8 @@ class Committer:
         """The next data time at which something happens without new input, if any worker has such a time."""
         self.changing: Changing | None = None
         """The programs to change to, if any. Set it between two epochs."""
+        self.loading: SnapshotPart | None = None
+        """What of a snapshot the next epoch loads, if it loads one. Set it between two epochs."""
         threads = threads or Threads()
         self._collector = Collector(directory, keep, hold, threads if collect_beside else None)
         self._next = NextEpoch()
@@ -88,7 +93,7 @@ class Committer:
     @property
     def start(self) -> Start:
         """The state from which the workers of the next epoch start."""
-        start = self._next.start(self.newest)
+        start = msgspec.structs.replace(self._next.start(self.newest), part=self.loading)
         if self.changing is None or start.base == "":
             return start
         return msgspec.structs.replace(start, target=self.changing.target)
@@ -102,6 +107,11 @@ class Committer:
     def anew(self) -> bool:
         """Whether the next epoch starts from an empty state, because the program has changed too much."""
         return self._next.anew
+
+    @property
+    def snapshots(self) -> Mapping[str, SnapshotState]:
+        """How much of the sources' snapshots has entered."""
+        return {} if self.newest is None or self.anew else snapshots_in(self.newest.ingestion)
 
     @property
     def topics(self) -> Mapping[str, str]:
@@ -162,11 +172,12 @@ class Committer:
             config = self._ingestion.sources[name]
             unread = {} if self._lag is None else self._lag.unread(config.topic, offsets)
             sources[name] = source_entry(name, config, reports, unread)
+        shown = Shown.of(plan, one, None if self.anew else newest, self._began_at)
         stats = self._metrics.with_epoch(reports, seconds, sources, self._next.lost, list(plan.views), now)
         manifest = Manifest(
             epoch=start.epoch,
             attempt=one.attempt,
-            lower=one.lower,
+            lower=shown.lower,
             upper=one.upper,
             committed_ns=now,
             workers=self.workers,
@@ -177,17 +188,8 @@ class Committer:
             ingestion=one.ingestion,
             sources=sources,
             offsets=offsets,
-            views={
-                name: ViewEntry(
-                    view.schema.to_json(),
-                    list(view.key),
-                    view.trace,
-                    max(report.traces[view.trace].since for report in reports),
-                    self._began_at(name),
-                )
-                for name, view in plan.views.items()
-            },
-            changes={name: _present(report.changes.get(name) for report in reports) for name in plan.views},
+            views=shown.views(reports),
+            changes={name: _present(report.changes.get(name) for report in reports) for name in shown.steady},
             dead=_present(report.dead for report in reports),
             stats=stats.to_json(),
             topics=dict(self.topics),

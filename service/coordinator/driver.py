@@ -36,7 +36,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from vernier.operators.failures import NeedsHistory
-from vernier.service.cluster.worker import Job
+from vernier.service.cluster.process import Job
 from vernier.service.config.settings import Settings, load
 from vernier.service.coordinator import standing_by
 from vernier.service.coordinator.bundle import Bundle, Programs
@@ -53,16 +53,26 @@ from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
 from vernier.service.coordinator.service_topics import ServiceTopics
 from vernier.service.coordinator.session import Stage, start_session, wake_workers
+from vernier.service.coordinator.snapshots import Snapshots
 from vernier.service.coordinator.streaming_query import Query
 from vernier.service.coordinator.topics import LASTING, TopicReplaced
 from vernier.service.coordinator.tracing import Spans
-from vernier.service.errors import OperatorNeeded, ProgramStopped, SparkFailed
+from vernier.service.errors import (
+    OffsetsBeyond,
+    OperatorNeeded,
+    ProgramStopped,
+    SnapshotChanged,
+    SnapshotTooEarly,
+    SparkFailed,
+)
 from vernier.service.observability import logs
 from vernier.service.status.trouble import STOPPED, Trouble
 from vernier.storage.errors import StorageError, VernierError
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
 
+_FINAL = (*LASTING, SnapshotChanged, SnapshotTooEarly, OffsetsBeyond)
+"""Problems that only an operator can resolve."""
 LOOK_SECONDS = 1
 """Seconds between checks for programs that join and for changes of the desired state."""
 
@@ -134,6 +144,7 @@ class Driver:
         self._runner = Runner(
             settings, epochs, self._dead_letters, self._heartbeat, hooks=hooks, spans=self._spans, threads=self._threads
         )
+        self._snapshots = Snapshots(settings, epochs, self._runner, self._job)
         self._programs.remember(self._bundle)
         if wanted is not self._bundle:
             self._fill(wanted)
@@ -170,7 +181,7 @@ class Driver:
                 if self._stop.is_set():
                     return
                 cause = self._runner.failure or error
-                if isinstance(cause, LASTING):
+                if isinstance(cause, _FINAL):
                     raise self._stopped(cause) from error
                 reached = self._epochs.reached
                 pause = failures.after(cause, reached)
@@ -217,6 +228,9 @@ class Driver:
         self._runner.failure = None
         if self._topics.follow(self._epochs):
             self._attach(spark)
+        if self._snapshots.load(spark, self._topics.ingestion, lambda: not self._stop.is_set() and self._wanted()):
+            self._attach(spark)
+            return  # the next query finds how far it came
         offsets, limit = self._epochs.start.offsets, self._limiter.limit
         query = Query(spark, self.settings, self._topics.ingestion, offsets, limit, self._runner, self._scratch)
         self._running = query

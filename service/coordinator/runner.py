@@ -37,7 +37,7 @@ from vernier.storage.threads import Threads
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from vernier.service.coordinator.session import Stage
+    from vernier.service.coordinator.session import LoadStage, Stage
 
 REPORT_SECONDS = 5.0
 """Seconds that a worker's last report may take to arrive here after the stage has ended."""
@@ -101,7 +101,7 @@ class Runner:
         away = partial(Rendezvous, host=exchange.host, encrypted=exchange.encrypted, stuck=self._stuck, threads=threads)
         self.rendezvous = (meet or away)(settings.workers, self._complete)
         self._settings, self._dead_letters, self._heartbeat = settings, dead_letters, heartbeat
-        self._stage: Stage | None = None
+        self._stage: Stage | LoadStage | None = None
         self._committed: dict[str, Manifest] = {}
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
@@ -114,7 +114,7 @@ class Runner:
         self.troubles = Troubles(epochs.directory.blob)
         self.go_on()
 
-    def attach(self, stage: Stage) -> None:
+    def attach(self, stage: Stage | LoadStage) -> None:
         """Use this stage from now on."""
         self._stage = stage
 
@@ -189,7 +189,8 @@ class Runner:
                 self._quarantine, self._poisoned = False, {}
                 seconds = time.perf_counter() - began
                 self._log.committed(manifest, attempt, seconds)
-                self._hooks.took(read_between(start.offsets, manifest.offsets), seconds)
+                if start.part is None:
+                    self._hooks.took(read_between(start.offsets, manifest.offsets), seconds)
                 if start.target is not None and start.target.switch:
                     self._hooks.switched()
                 return manifest
@@ -268,7 +269,7 @@ class Runner:
             Trouble(epoch=attempt.start.epoch, reason=reason, program=True, tries=1, since_ns=now, running=True)
         )
 
-    def _give_up(self, stage: Stage, attempt: Attempt, seconds: float) -> None:
+    def _give_up(self, stage: Stage | LoadStage, attempt: Attempt, seconds: float) -> None:
         if self.rendezvous.cancel(attempt, f"it took more than {seconds:g} s"):
             stage.cancel()
 

@@ -54,8 +54,10 @@ class ServiceTopics:
             epochs.begin_anew(f"topic {error.topic} was deleted and created again")
 
     def check_whole(self) -> None:
-        """Raises TopicsTrimmed if a topic no longer has its first messages, and BrokerError."""
-        topics = {self._settings.topic(source) for source in self._app.sources}
+        """Raises TopicsTrimmed if a topic no longer has its first messages, and BrokerError. Sources with a snapshot do
+        not need them."""
+        settings = self._settings
+        topics = {settings.topic(source) for source in self._app.sources if settings.source(source).snapshot is None}
         check_whole(self._client, topics, self.ingestion.partitions)
 
     def follow(self, epochs: Committer) -> bool:

@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.util import PythonEvalType
 
-from vernier.service.cluster.worker import ATTEMPT, Job, task
+from vernier.service.cluster.process import Job
+from vernier.service.cluster.worker import ATTEMPT, load, task
 from vernier.service.config.settings import Settings
 from vernier.service.errors import SparkFailed
 from vernier.service.ingest.config import IngestionConfig
@@ -238,6 +239,41 @@ class Stage:
     def _tasks(self, frame: Any) -> Any:
         """The workers' stage over a frame, as an RDD: counting it avoids the cost of returning results through SQL."""
         return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
+
+
+class LoadStage:
+    """The stage of an attempt that loads a part of a snapshot: N tasks, each of which reads one partition of the
+    snapshot's frame, without a shuffle.
+
+    It is no barrier stage, because Spark runs those on all partitions of a frame only. names: the columns of the
+    source; take: the partitions to read. Set `take` before each epoch.
+    """
+
+    def __init__(self, spark: SparkSession, job: Job, workers: int, names: Sequence[str]) -> None:
+        self.take: list[int] = []
+        self._context, self._workers = spark.sparkContext, workers
+        udf: Any = pandas_udf(  # type: ignore[call-overload]
+            partial(load, job), returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+        )
+        self._expression = udf(*[col(name) for name in names])._jc
+
+    def run(self, frame: DataFrame, attempt: str) -> bool:
+        """Run the attempt's tasks to their end. frame: it has at least `workers` partitions. Raises SparkFailed."""
+        try:
+            self._context.setLocalProperty(ATTEMPT, attempt)
+            rows = frame._jdf.mapInArrow(self._expression, False, None).queryExecution().toRdd()
+            gateway: Any = self._context._gateway
+            numbers = gateway.new_array(gateway.jvm.int, self._workers)
+            for at, number in enumerate(self.take):
+                numbers[at] = number
+            rows.toJavaRDD().collectPartitions(numbers)
+        except Py4JError as error:
+            raise SparkFailed(problem=cause_of(error)) from error
+        return True
+
+    def cancel(self) -> None:
+        """Kill the running tasks, whatever they are doing."""
+        self._context.cancelAllJobs()
 
 
 def _sockets(folder: Path) -> dict[str, str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from vernier.service.cluster.messages import Report
 from vernier.service.ingest.config import SourceConfig
-from vernier.storage.state.manifest import PartitionEntry, SourceEntry
+from vernier.service.ingest.ingestion_state import snapshots_in
+from vernier.storage.state.manifest import PartitionEntry, SnapshotEntry, SourceEntry
 from vernier.storage.updates import MIN_TIME
 
 
@@ -17,6 +18,7 @@ def source_entry(name: str, config: SourceConfig, reports: Sequence[Report], unr
     frontiers = one.frontiers.get(config.topic, {})
     known = [frontier for frontier in frontiers.values() if frontier is not None]
     clocks = one.ingestion.get("topics", {}).get(config.topic, {})
+    begun = snapshots_in(one.ingestion).get(name)
     return SourceEntry(
         topic=config.topic,
         format=config.format,
@@ -30,6 +32,7 @@ def source_entry(name: str, config: SourceConfig, reports: Sequence[Report], unr
             for partition, frontier in frontiers.items()
         },
         held=sum(report.waiting.get(name, 0) for report in reports),
+        snapshot=None if begun is None else SnapshotEntry(begun.time, begun.pieces, begun.done, begun.rows),
     )
 
 

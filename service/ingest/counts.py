@@ -9,10 +9,10 @@ class SourceCounts(msgspec.Struct, omit_defaults=True):
     """The counts of one source (or of a topic, where the source of a message is unknown).
 
     inserted, deleted: updates decoded and not refused, by the sign of their diff. bytes: of the messages. copies:
-    counted updates that came a second time and were dropped. late_rejected, late_advanced: updates behind the frontier,
-    by what was done. skewed: arrivals moved up to the frontier. held, released: updates that began and that ended to
-    wait for their data time. delay_ms: arrival minus data time of the newest update, with the event clock. refused:
-    messages that became dead letters, by reason.
+    counted updates that came a second time, and updates that the source's snapshot contains; both are dropped.
+    late_rejected, late_advanced: updates behind the frontier, by what was done. skewed: arrivals moved up to the
+    frontier. held, released: updates that began and that ended to wait for their data time. delay_ms: arrival minus
+    data time of the newest update, with the event clock. refused: messages that became dead letters, by reason.
     """
 
     inserted: int = 0

@@ -285,7 +285,8 @@ class Ingestion:
             clocks = {topic: own for topic, (own, _) in both.items()}
             copies = {topic: own for topic, (_, own) in both.items()}
         reached = [clock.frontier for own in clocks.values() for clock in own.values() if not clock.idle]
-        after = IngestionState(max(before.frontier, min(reached, default=before.frontier)), clocks, before.discard)
+        frontier = max(before.frontier, min(reached, default=before.frontier))
+        after = msgspec.structs.replace(before, frontier=frontier, topics=clocks)
         frontiers = {
             topic: {partition: None if clock.idle else clock.frontier for partition, clock in own.items()}
             for topic, own in clocks.items()
@@ -327,7 +328,10 @@ class Ingestion:
             if batch.parsed is not None:
                 time, second = self._times(batch, before), _second_copies(batch, step.copies)
                 for name in batch.parsed.names:
-                    refused += lateness[name].pass_updates(batch.messages, batch.parsed, time, second)
+                    known = second
+                    if name in before.begun and self._config.sources[name].clock == "event":
+                        known = second | (time <= before.begun[name].time)  # the snapshot has them
+                    refused += lateness[name].pass_updates(batch.messages, batch.parsed, time, known)
             dead += _letters(batch.messages, refused, step.lower)
             _count_messages(batch, refused, counts)
         inputs, still = {}, {}

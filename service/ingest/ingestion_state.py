@@ -13,13 +13,43 @@ from vernier.service.ingest.watermarks import PartitionClock
 from vernier.storage.updates import MIN_TIME
 
 
+class SnapshotState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much of a source's snapshot has entered. time: the data time as of which its rows are. pieces: how many there
+    are; done: the first ones that have entered, with all their rows. print: of what the pieces are, so that another
+    process finds the same ones. began: the epoch that began anew with this snapshot, 0 for the first one of a state.
+    version: of a Delta table."""
+
+    time: int
+    pieces: int
+    print: str = ""
+    done: int = 0
+    rows: int = 0
+    began: int = 0
+    version: int | None = None
+
+    def covers(self, upper: int) -> bool:
+        """Whether answers before the frontier `upper` may be shown: all rows are there, and their time is final."""
+        return self.done == self.pieces and upper > self.time
+
+
 class IngestionState(msgspec.Struct, frozen=True):
     """The ingest state between epochs: the input frontier, and a clock for each partition of each input topic. discard:
-    what an operator has discarded from the topics."""
+    what an operator has discarded from the topics. snapshots: those of sources that have one."""
 
     frontier: int = MIN_TIME
     topics: dict[str, dict[str, PartitionClock]] = {}
     discard: Discard | msgspec.UnsetType = msgspec.UNSET
+    snapshots: dict[str, SnapshotState] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def begun(self) -> Mapping[str, SnapshotState]:
+        """The snapshots by source."""
+        return {} if self.snapshots is msgspec.UNSET else self.snapshots
+
+
+def snapshots_in(state: Mapping[str, Any]) -> Mapping[str, SnapshotState]:
+    """The snapshots of an ingest state, by source."""
+    return msgspec.convert(state.get("snapshots", {}), dict[str, SnapshotState])
 
 
 def begin_again(state: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, Any]:

@@ -81,6 +81,20 @@ class Lateness:
         self.received.append(received)
         return refused
 
+    def pass_rows(self, updates: Updates, ms: int) -> None:
+        """Let the rows of a snapshot enter, or hold them until their time. ms: when they were read."""
+        self._counts.inserted += len(updates)
+        if not len(updates):
+            return
+        time = np.maximum(updates.time, self._frontier)
+        updates = Updates.of(updates.rows, time, updates.diff)
+        if time[0] < self._upper:
+            self._entering.append(updates)
+        else:
+            self._counts.held += len(updates)
+            origin = np.zeros((len(updates), 2), np.int64)
+            self._waiting.append(HeldUpdates.sort(updates, np.full(len(updates), ms, np.int64), origin))
+
     def _refuse(self, time: Ints, message: Ints, late: Bools) -> list[Refused]:
         """A refusal for each message with late updates, which names the first few of them."""
         refused = []

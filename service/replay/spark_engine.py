@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from vernier.operators.language.collection.app import App
 from vernier.operators.planning.plan import Plan
-from vernier.service.cluster.worker import Job
+from vernier.service.cluster.process import Job
 from vernier.service.config.programs import Program
 from vernier.service.config.settings import Settings, load
 from vernier.service.coordinator.committer import Committer

@@ -61,6 +61,7 @@ def laggards(
         why = f"its newest epoch {snapshot.manifest.epoch} was committed {age_ms / 1000:.1f} s ago"
         views = ", ".join(snapshot.views)
         reasons.append({"laggard": "pipeline", "why": f"{why}; views {views} are at {snapshot.frontier}"})
+    reasons += _loading(snapshot)
     for source, entry in snapshot.manifest.sources.items():
         for partition, about in entry.partitions.items():
             if about.lag is not None and about.lag > options.lag_limit:
@@ -69,6 +70,20 @@ def laggards(
     reasons += _ahead(snapshot, options, now_ns)
     if not closed:
         reasons += _held_back(snapshot, options)
+    return reasons
+
+
+def _loading(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """The sources because of whose snapshots views are not shown yet."""
+    reasons = []
+    for source, entry in snapshot.manifest.sources.items():
+        given = entry.snapshot
+        if given is None or (given.done == given.pieces and snapshot.frontier > given.time):
+            continue
+        why = f"{given.done} of {given.pieces} pieces of its snapshot have entered, {given.rows} rows"
+        if given.done == given.pieces:
+            why = f"its snapshot is as of {format_instant(given.time)}, and the frontier is not past that"
+        reasons.append({"laggard": f"source {source}", "why": why})
     return reasons
 
 

@@ -14,12 +14,8 @@ import pyarrow as pa
 import pyspark.sql.types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from vernier.operators.language.types.decimals import Decimal
-from vernier.operators.language.types.parts import Slot
-from vernier.operators.language.types.scalars import Bool, Date, Float64
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.language.types.structs import Struct
-from vernier.operators.language.types.texts import Binary, List, String
+from vernier.service.codec.spark_types import spark_type
 from vernier.service.views.json_rows import DIFF, TIME
 from vernier.service.views.query import find_column
 from vernier.storage.errors import CallerError
@@ -36,30 +32,6 @@ class NegativeRows(CallerError):
     )
     view: str
     least: int
-
-
-def spark_type(slot: Slot) -> spark.DataType:
-    """The Spark type of a column or of a part of one."""
-    match slot.type:
-        case Float64():
-            return spark.DoubleType()
-        case Bool():
-            return spark.BooleanType()
-        case Date():
-            return spark.DateType()
-        case String():
-            return spark.StringType()
-        case Binary():
-            return spark.BinaryType()
-        case Decimal() as kind:
-            return spark.DecimalType(kind.precision, kind.scale)
-        case List() as kind:
-            return spark.ArrayType(spark_type(kind.element), kind.element.nullable)
-        case Struct() as kind:
-            fields = [spark.StructField(name, spark_type(own), own.nullable) for name, own in kind.fields.items()]
-            return spark.StructType(fields)
-        case _:  # Int64, and TimestampNs as nanoseconds
-            return spark.LongType()
 
 
 def spark_schema(

@@ -100,11 +100,22 @@ class PartitionEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     lag: int | None = None
 
 
+class SnapshotEntry(msgspec.Struct, frozen=True):
+    """The snapshot with which a source begins. time: the data time of its rows; done: how many of its pieces have
+    entered, with this many rows."""
+
+    time: int
+    pieces: int
+    done: int
+    rows: int
+
+
 class SourceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A source as this epoch has read it.
 
     topic, format, clock, on_late, rounding: its settings then. frontier: the least one of its partitions that are not
-    idle; None if all are. idle: all partitions are. held: its updates that wait for their data time.
+    idle; None if all are. idle: all partitions are. held: its updates that wait for their data time. snapshot: that of
+    the source, if it has one.
     """
 
     topic: str = ""
@@ -116,6 +127,7 @@ class SourceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     idle: bool = False
     partitions: dict[int, PartitionEntry] = {}
     held: int = 0
+    snapshot: SnapshotEntry | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,9 +23,10 @@ from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime.exchange import Round, least
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.messages import Assign, Hot, Poisoned, Report, Target
+from vernier.service.cluster.process import Job, Process
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 from vernier.service.cluster.shard import read_dead_letters
-from vernier.service.cluster.worker import Job, Process, work
+from vernier.service.cluster.worker import work
 from vernier.service.config.settings import load
 from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
