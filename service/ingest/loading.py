@@ -7,7 +7,7 @@ again; the pieces' print shows that they are the same ones.
 - *Straight into the dataflow*, while the state has seen no data time: the rows enter at the first times that there
   are, one for each epoch, far before any message. Memory is bounded by a piece per worker. Nothing may see these
   times, so this is only for plans that move no update in time.
-- *HeldUpdates* otherwise: as updates at the snapshot's time, in the stash, until the frontier passes that time. They then
+- *Held* otherwise: as updates at the snapshot's time, in the stash, until the frontier passes that time. They then
   enter together.
 
 When the last piece has entered, the topic's partitions are complete up to the snapshot's time. Updates of an event

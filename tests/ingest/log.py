@@ -16,7 +16,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
 from vernier.service.ingest.partition_report import Facts
 from vernier.service.ingest.rejects import DeadLetter
-from vernier.service.ingest.stash import Held
+from vernier.service.ingest.stash import HeldUpdates
 
 EDGES = RowType([("src", Int64(), False), ("dst", Int64(), False)])
 ROOTS = RowType([("node", Int64(), False)])
@@ -93,7 +93,7 @@ class Service:
     workers: int = 1
     state: dict[str, Any] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
-    shards: list[dict[str, list[Held]]] = field(default_factory=list)
+    shards: list[dict[str, list[HeldUpdates]]] = field(default_factory=list)
     entered: Counter[Entry] = field(default_factory=Counter)
     letters: list[DeadLetter] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
@@ -155,9 +155,9 @@ class Service:
         return sum(held.count_from(upper) for shard in self.shards for batches in shard.values() for held in batches)
 
 
-def _stored(held: Held) -> Held:
+def _stored(held: HeldUpdates) -> HeldUpdates:
     """What comes back from a file that holds the batch."""
-    return Held.open(held.updates.width, held.arrays(), ref=held.ref or "stored")
+    return HeldUpdates.open(held.updates.width, held.arrays(), ref=held.ref or "stored")
 
 
 def refusals(letters: Iterable[DeadLetter]) -> list[tuple[str, int, int, str, str]]:
