@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from vernier.storage.blob.blob import Buffer, Held
+from vernier.storage.blob.blob import Buffer, HeldLock
 from vernier.storage.blob.disk import Disk
 from vernier.storage.blob.object_store import Store
 
@@ -110,7 +110,7 @@ class FaultyDisk(Faults):
         super().__init__(fault, at)
         self._inner = inner
         self._open: set[int] = set()
-        self._held: list[Held] = []
+        self._held: list[HeldLock] = []
 
     def end(self) -> None:
         """The process is gone: the system closes its files and drops its locks."""
@@ -178,8 +178,8 @@ class FaultyDisk(Faults):
     def names(self, path: str) -> Iterable[str]:
         return self.strike("names", path, self._inner.names, path)
 
-    def lock(self, path: str) -> Held | None:
-        def call() -> Held | None:
+    def lock(self, path: str) -> HeldLock | None:
+        def call() -> HeldLock | None:
             held = self._inner.lock(path)
             if held is not None:
                 self._held.append(held)

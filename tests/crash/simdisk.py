@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from vernier.storage.blob.blob import Buffer, Held
+from vernier.storage.blob.blob import Buffer, HeldLock
 
 
 class Inode:
@@ -118,7 +118,7 @@ class SimDisk:
     def names(self, path: str) -> Iterable[str]:
         return [os.path.basename(name) for name in self._names if os.path.dirname(name) == path]
 
-    def lock(self, path: str) -> Held | None:
+    def lock(self, path: str) -> HeldLock | None:
         if path not in self._names:
             self._change((path, Inode()))
         holders = self._locks.setdefault(path, [])

@@ -20,7 +20,7 @@ from vernier.service.cluster import shard
 from vernier.service.coordinator import collector
 from vernier.service.errors import EpochFailed
 from vernier.service.ingest import records
-from vernier.service.ingest.stash import Held
+from vernier.service.ingest.stash import HeldUpdates
 from vernier.service.views.snapshot_reader import Reader
 from vernier.service.views.view import View
 from vernier.storage.errors import EpochConflict, OwnershipLost, StorageError
@@ -281,9 +281,9 @@ def everyone(index: int, workers: int) -> tuple[int, int]:
     return LOWEST, HIGHEST
 
 
-def forget_held(width: int, arrays: object, ref: object) -> Held:
+def forget_held(width: int, arrays: object, ref: object) -> HeldUpdates:
     """What is held does not survive a restart."""
-    return Held.open(width, {name: array[:0] for name, array in arrays.items()}, ref)  # type: ignore[attr-defined]
+    return HeldUpdates.open(width, {name: array[:0] for name, array in arrays.items()}, ref)  # type: ignore[attr-defined]
 
 
 _close = Trace.close_slice
@@ -309,7 +309,7 @@ def compact_all(trace: Trace, since: int) -> None:
     [
         (records, "_mark_consumed", read_again),
         (reshard, "hash_range", everyone),
-        (Held, "open", staticmethod(forget_held)),
+        (HeldUpdates, "open", staticmethod(forget_held)),
         (shard, "_placement", anywhere),
         (Trace, "close_slice", compact_all),
         (Texts, "of_arrays", staticmethod(forget_texts)),

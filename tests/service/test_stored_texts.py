@@ -20,7 +20,7 @@ from vernier.service.coordinator.committer import Committer
 from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.ingestion import Admitted, Advanced
-from vernier.service.ingest.stash import Held
+from vernier.service.ingest.stash import HeldUpdates
 from vernier.storage.state.audit import audit
 from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
@@ -81,7 +81,7 @@ def run_epoch(plan: Plan, path: Path, workers: int) -> int:
         later = updates.take(updates.time >= upper)
         state = base.state.fork()
         result = Worker(plan, exchange, state).run_epoch(lower, upper, {"notes": now})
-        held = [Held.sort(later, np.zeros(len(later), np.int64), np.zeros((len(later), 2), np.int64))]
+        held = [HeldUpdates.sort(later, np.zeros(len(later), np.int64), np.zeros((len(later), 2), np.int64))]
         shard = Shard(index, number, "a", state, {"notes": held if len(later) else []})
         stored = store(epochs.directory, plan, shard, (lower, upper), result.changes, [])
         step = Advanced({}, {}, lower, upper, {}, {}, {})
