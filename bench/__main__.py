@@ -68,6 +68,7 @@ SHORT: dict[str, list[list[str]]] = {
     "sharing": [[]],
     "flows": [["--events", "20000", "--delays", "100ms"]],
     "seeds": [["--scale", "0.01"]],
+    "snapshots": [["--rows", "2000000", "--changes", "20000", "--kills", "1"]],
     "commit": [[]],
     "exchange": [[]],
     "handshake": [[]],
