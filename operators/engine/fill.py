@@ -105,14 +105,15 @@ class Fill:
     def step(self, state: WorkerState, rows: int | None = None) -> None:
         """Take up to `rows` more rows on this worker, or all; once all workers have none left, what came since."""
         self.steps += 1
+        self._attach_texts(state)
         if self._loaded:
             self._catch_up(state)
             return
         inputs = self._take(rows)
-        self._run(self._next, self._next + 1, inputs, state)
+        self._run(self._next, self._next + 1, inputs)
         self._next += 1
         if all(said == b"" for said in self._exchange.allgather(b"more" if self._waiting else b"")):
-            self._run(self._next, self._begun, self._history, state)
+            self._run(self._next, self._begun, self._history)
             self._history, self._loaded = {}, True
 
     def finish(self, state: WorkerState) -> WorkerState:
@@ -143,7 +144,7 @@ class Fill:
             name, given, batch = self._waiting[0]
             keys = len(batch.hashes)
             first, stop = self._key, min(keys, self._key + left)
-            data = _picked(batch.keyed((first, stop)), given)
+            data = given.updates(batch.keyed((first, stop)), self.state.heap)
             left -= stop - first
             self.taken += len(data)
             late = data[:, -2] > given.since  # compaction moves times up to `since`, never beyond
@@ -167,28 +168,25 @@ class Fill:
             return
         inputs = {
             name_of(op): [
-                _picked(batch.keyed(), given) for batch in state.traces[given.trace].batches if batch.lower >= lower
+                given.updates(batch.keyed(), self.state.heap)
+                for batch in state.traces[given.trace].batches
+                if batch.lower >= lower
             ]
             for op, given in self._given.items()
         }
-        self._run(lower, upper, inputs, state)
+        self._run(lower, upper, inputs)
         for trace, (hold, cut) in self._holds.items():
             hold.advance(Antichain([[upper]]))
             cut.release()
             self._holds[trace] = hold, state.traces[trace].distinguish(upper)
 
-    def _run(self, lower: int, upper: int, inputs: Mapping[str, Sequence[Ints]], state: WorkerState) -> None:
+    def _run(self, lower: int, upper: int, inputs: Mapping[str, Sequence[Ints]]) -> None:
         assert self._worker is not None
-        for given in self._given.values():
-            self.state.heap.attach(batch.texts for batch in state.traces[given.trace].batches)
         together = {
             name: Updates(np.concatenate(parts), parts[0].shape[1] - 2, 0) for name, parts in inputs.items() if parts
         }
         self._worker.run_epoch(lower, upper, together)
 
-
-def _picked(keyed: Ints, given: Given) -> Ints:
-    """Keyed rows of a trace as updates in the order of words of the operator that they stand for."""
-    width = keyed.shape[1] - 3
-    picked: Ints = keyed[:, [*(1 + word for word in given.words), width + 1, width + 2]]
-    return picked
+    def _attach_texts(self, state: WorkerState) -> None:
+        for given in self._given.values():
+            self.state.heap.attach(batch.texts for batch in state.traces[given.trace].batches)

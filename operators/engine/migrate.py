@@ -9,6 +9,9 @@ towards the sources and stops at the first operator whose rows some trace holds,
 or not. These rows, the given ones, then run through the operators behind them (fill.py). From the switch on, answers
 are the same as if the new program had run from the start.
 
+Columns of sources: a trace of rows that a source had before its columns changed is as good as one of its present rows
+(planning/evolution.py). It is renamed if its rows are the same, and read through an `Adapt` if they are not.
+
 History: a given trace tells times apart from its `since` on, so a fresh view knows its history from the latest `since`
 among the traces that it is filled from. A step that moves rows by some nanoseconds (`delay`, `coarsen`) needs as much
 history of the traces below it. A half join (`lookup`) and a delayed variable depend on all of the past, so they cannot
@@ -21,14 +24,16 @@ Source: "Differential dataflow roadmap", constraint 2: new readers of an existin
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from vernier.operators.engine.fill import Fill
 from vernier.operators.engine.former import check_former
 from vernier.operators.engine.given import Given
 from vernier.operators.engine.worker import WorkerState
 from vernier.operators.failures import NeedsHistory
+from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.adapted import Evolution
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, InputOp, UpsertOp
 from vernier.operators.planning.plan import Plan, Whole
@@ -42,7 +47,7 @@ from vernier.storage.updates import MIN_TIME
 class Held:
     """What a state has. upper: it is complete up to there. since: for each trace, the data time from which on it tells
     times apart. wholes: which operator's rows a trace holds completely. key_widths: words of each trace's key. sources:
-    those that the state has read, if that is known."""
+    those that the state has read, if that is known. columns: those that the sources had."""
 
     upper: int
     since: Mapping[str, int]
@@ -50,6 +55,7 @@ class Held:
     wholes: Mapping[str, Whole] = field(default_factory=dict)
     key_widths: Mapping[str, int] = field(default_factory=dict)
     sources: frozenset[str] | None = None
+    columns: Mapping[str, RowType] = field(default_factory=dict)
 
     @staticmethod
     def of(state: WorkerState) -> Held:
@@ -61,6 +67,7 @@ class Held:
             frozenset(state.queues),
             state.wholes,
             {name: trace.key_width for name, trace in traces},
+            columns=state.sources,
         )
 
     @staticmethod
@@ -69,7 +76,7 @@ class Held:
         shapes = plan.arrangements.items()
         since = {name: shape.since(upper) for name, shape in shapes}
         widths = {name: shape.key_width for name, shape in shapes}
-        return Held(upper, since, frozenset(plan.queues), plan.wholes, widths)
+        return Held(upper, since, frozenset(plan.queues), plan.wholes, widths, columns=plan.sources)
 
     @property
     def names(self) -> set[str]:
@@ -105,23 +112,27 @@ def try_migration(plan: Plan, held: Held) -> tuple[Migration, dict[str, str]]:
     """The migration of what can be carried over, and for each trace or queue that cannot, the reason."""
     wanted = [*plan.arrangements, *plan.queues]
     kept = tuple(name for name in wanted if name in held.names)
+    evolution = plan.evolve(held.columns)
     alike = {(held.wholes[name], held.key_widths.get(name)): name for name in sorted(held.since) if name in held.wholes}
     renamed = {
         name: alike[shape.whole, shape.key_width]
         for name, shape in plan.arrangements.items()
         if name not in held.since and shape.whole is not None and (shape.whole, shape.key_width) in alike
     }
+    renamed |= {name: old for name, old in evolution.same.items() if name not in held.names and old in held.names}
     fresh = tuple(name for name in wanted if name not in held.names and name not in renamed)
     found: dict[str, _Way] = {}
     refused: dict[str, str] = {}
-    search = _Search(plan, held, fresh)
+    search = _Search(plan, held, fresh, evolution)
     for name in fresh:
         way = search.way(name)
         if isinstance(way, str):
             refused[name] = way
         else:
             found[name] = way
-    given = {op: given for way in found.values() for op, given in way.given.items()}
+    # What one trace needs with its history is computed for all: a given trace that knows less would take it away.
+    computed = {op for way in found.values() for op in way.operators - way.given.keys()}
+    given = {op: given for way in found.values() for op, given in way.given.items() if op not in computed}
     return (
         Migration(
             kept,
@@ -148,8 +159,8 @@ class _Way:
 class _Search:
     """Finds, for fresh traces, the operators that compute them from rows that the state holds."""
 
-    def __init__(self, plan: Plan, held: Held, fresh: Collection[str]) -> None:
-        self._plan, self._held, self._fresh = plan, held, set(fresh)
+    def __init__(self, plan: Plan, held: Held, fresh: Collection[str], evolution: Evolution) -> None:
+        self._plan, self._held, self._fresh, self._evolution = plan, held, set(fresh), evolution
         self._upserts = {op.input for op in plan.of(UpsertOp)}  # their rows are messages, not what the source holds
         self._holders: dict[str, list[Given]] = {}
         wholes = dict(held.wholes)
@@ -209,6 +220,8 @@ class _Search:
 
     def _not_whole(self, source: str) -> str:
         """Why the rows of a source cannot be given."""
+        if source in self._evolution.refused:
+            return self._evolution.refused[source]
         if self._held.sources is not None and source not in self._held.sources:
             return f"source {source} is new, so the state has none of the rows that its topic has had so far"
         return (
@@ -230,7 +243,21 @@ class _Search:
             found.append(Given(own, tuple(range(op.width)), self._held.since[own]))
         if isinstance(op, ArrangeOp) and op.former is not None and op.former[0] in self._held.since:
             found.append(Given(*op.former, self._held.since[op.former[0]]))
-        return next((one for one in found if not past or one.since < self._held.upper - 1), None)
+        found += self._adapted(op)
+        # One choice for all that is filled from the operator: the trace with the longest history.
+        best = min(found, key=lambda one: one.since, default=None)
+        return None if best is None or (past and best.since >= self._held.upper - 1) else best
+
+    def _adapted(self, op: Op) -> Iterator[Given]:
+        """Traces that hold the rows of an operator as they were before the columns of a source changed."""
+        since = self._held.since
+        for kept in self._evolution.arranged.get(op.arrangement or "", ()):
+            if kept.trace in since:
+                yield Given(kept.trace, kept.words, since[kept.trace], kept.adapt)
+        if op.id in self._evolution.prints:
+            print_, adapt = self._evolution.prints[op.id]
+            for one in self._holders.get(print_, ()):
+                yield replace(one, adapt=adapt)
 
 
 class Change:
@@ -312,8 +339,10 @@ def carried(plan: Plan, migration: Migration, state: WorkerState, filled: Worker
         else:
             traces[name] = filled.traces[name]
             traces[name].since = max(traces[name].since, migration.since.get(name, MIN_TIME))
-    queues = {name: old.queues.get(name, filled.queues[name]) for name in plan.queues}
-    return WorkerState(traces, state.upper, queues, old.heap, wholes=plan.wholes)
+    queues = {name: old.queues.get(migration.renamed.get(name, name), filled.queues[name]) for name in plan.queues}
+    for name, queue in queues.items():
+        queue.name = name
+    return WorkerState(traces, state.upper, queues, old.heap, wholes=plan.wholes, sources=plan.sources)
 
 
 def _renamed(trace: Trace, name: str) -> Trace:

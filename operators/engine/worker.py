@@ -17,6 +17,7 @@ from typing import cast
 import numpy as np
 
 from vernier.operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
+from vernier.operators.language.types.schema import RowType
 from vernier.operators.physical import (
     arrange,
     given,
@@ -82,7 +83,8 @@ class WorkerState:
     """The traces of one shard, by name, complete up to `upper`, and the queues of updates that wait for later times.
 
     pace: how long slices should be, as measured so far. Forks share it, because it affects only their cost.
-    wholes: for traces that hold all rows of some operator, which one; a change of the program reads them.
+    wholes: for traces that hold all rows of some operator, which one; a change of the program reads them. sources: the
+    columns that the sources had.
     heap: the contents of long texts. Forks share it, because contents have no versions. The code that decodes input
     adds them, or attaches their dictionaries, before the epoch. After the epoch every batch has its own contents, and
     `heap.trim()` may release them.
@@ -94,6 +96,7 @@ class WorkerState:
     heap: Heap = field(default_factory=Heap)
     pace: SliceSizing = field(default_factory=SliceSizing)
     wholes: Mapping[str, Whole] = field(default_factory=dict)
+    sources: Mapping[str, RowType] = field(default_factory=dict)
 
     @staticmethod
     def empty(plan: Plan) -> WorkerState:
@@ -105,6 +108,7 @@ class WorkerState:
             },
             queues={name: Queue(name, shape.width, shape.depth) for name, shape in plan.queues.items()},
             wholes=plan.wholes,
+            sources=plan.sources,
         )
 
     def fork(self) -> WorkerState:
@@ -116,6 +120,7 @@ class WorkerState:
             self.heap,
             self.pace,
             self.wholes,
+            self.sources,
         )
 
 

@@ -28,6 +28,7 @@ from vernier.operators.language.plan.tables import generate_series, repeat_row
 from vernier.operators.language.plan.useraggregates import aggregate
 from vernier.operators.language.plan.vectors import Vector
 from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.options import column
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
 from vernier.operators.language.types.schema import Schema
 from vernier.operators.language.types.structs import Struct
@@ -65,6 +66,7 @@ __all__ = [
     "col",
     "collect_list",
     "collect_set",
+    "column",
     "concat",
     "concat_ws",
     "count",

@@ -7,12 +7,13 @@ runs to its fixed point at each round of the parent. Rows are words (int64) here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from vernier.operators.language.collection.structure import Probe
 from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.adapted import NONE, Evolution
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ViewOp
 from vernier.operators.planning.stages import Words
@@ -124,6 +125,8 @@ class Plan:
     """What states of earlier versions have instead of vectors and counts."""
     pushes: bool = False
     """Whether temporal filters or table functions have been moved below joins."""
+    evolve: Callable[[Mapping[str, RowType]], Evolution] = field(default=lambda former: NONE, compare=False)
+    """What a state is good for whose sources had these columns (evolution.py)."""
 
     def __repr__(self) -> str:
         return (
@@ -145,6 +148,7 @@ class Plan:
             "app": self.app,
             "fingerprint": self.fingerprint,
             "sources": {name: schema.to_json() for name, schema in self.sources.items()},
+            **self._described_options(),
             "views": {
                 name: {"schema": view.schema.to_json(), "key": list(view.key), "trace": view.trace}
                 for name, view in self.views.items()
@@ -168,6 +172,11 @@ class Plan:
                 for name, shape in self.queues.items()
             ],
         }
+
+    def _described_options(self) -> dict[str, Any]:
+        """What schemas say about columns besides their types, if they do."""
+        said = {name: schema.options_json() for name, schema in self.sources.items() if schema.options}
+        return {"column_options": said} if said else {}
 
     @property
     def wholes(self) -> dict[str, Whole]:

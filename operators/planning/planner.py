@@ -24,8 +24,11 @@ from vernier.operators.language.collection.variable import delayed_below
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.node import ROOT, Node, Scope, planning
 from vernier.operators.language.plan.titles import name_of
+from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning import constants, delayed, joins, linear, loops, reductions, structure
+from vernier.operators.planning.adapted import Evolution
 from vernier.operators.planning.arrangements import arrange, build_view, keep_history
+from vernier.operators.planning.evolution import evolve
 from vernier.operators.planning.loop_ops import EnterOp
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, UpsertOp
@@ -96,6 +99,8 @@ class Planner:
         self.probes: list[Probe] = []
         self.former: list[FormerTrace] = []
         self.line = ""
+        self.made: list[tuple[Node, Op]] = []
+        """Nodes, and the operators that were built for them; later ones may have taken their places."""
         self.pushes = False
         roots = [*(view.node for view in app.views.values()), *app.required]
         self.delayed = app.variables
@@ -133,7 +138,13 @@ class Planner:
             prints=[self.prints[op.id][:_PRINT] for op in self.ops],
             former=self.former,
             pushes=self.pushes,
+            evolve=self._evolve,
         )
+
+    def _evolve(self, former: Mapping[str, RowType]) -> Evolution:
+        """See Plan.evolve."""
+        with planning():
+            return evolve(self, former)
 
     def remember(self, trace: str, lanes: str, of: int, key: Words, val: Words, flags: Words) -> None:
         """Record the traces in which earlier versions kept rows of operator `of`, its words `key` and `val`, and the
@@ -208,6 +219,7 @@ class Planner:
             self.memo[key] = self._make(node)
             self.line = above
             self.ops[self.memo[key]].texts = node.schema.text_words
+            self.made.append((node, self.ops[self.memo[key]]))
         op, name = self.ops[self.memo[key]], name_of(node)
         if name is not None and op.takes_names:
             op.name, op.titled = name, True

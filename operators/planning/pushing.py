@@ -9,13 +9,14 @@ that it makes. docs/decisions/0027-what-moves-below-joins.md has the conditions 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from vernier.operators.language.collection.structure import ArrangedNode
 from vernier.operators.language.expr.evaluate import bind
-from vernier.operators.language.expr.expression import Column, Expr, Literal
+from vernier.operators.language.expr.expression import Expr, Literal
+from vernier.operators.language.expr.substitution import renamed
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.linear_nodes import ExpandNode
 from vernier.operators.language.plan.node import Node
@@ -191,20 +192,3 @@ def below_choice(planner: Planner, node: logical.FilterNode) -> logical.ProjectN
     result = logical.ProjectNode(condition, chosen.exprs, where=chosen.where)
     planner.uses[identity(condition)] = planner.uses[identity(result)] = 1
     return result
-
-
-def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """The expression with its columns renamed."""
-    if isinstance(expr, Column):
-        return Column(names[expr.name])
-    tree: Any = expr  # every other expression is a dataclass
-    made: Expr = replace(tree, **{field.name: _renamed(getattr(tree, field.name), names) for field in fields(tree)})
-    return made
-
-
-def _renamed(part: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(part, Expr):
-        return renamed(part, names)
-    if isinstance(part, tuple):
-        return tuple(_renamed(one, names) for one in part)
-    return part

@@ -20,6 +20,7 @@ from vernier.service.cluster.shard import Shard
 from vernier.service.config.programs import Program, compiled
 from vernier.service.errors import DriverGone, OtherPlan
 from vernier.service.ingest.config import IngestionConfig
+from vernier.service.ingest.former import Columns, with_former
 from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.ingest.loading import Loading
 from vernier.storage.blob.location import BlobLocation
@@ -32,6 +33,7 @@ from vernier.storage.trace import spill
 class Job:
     """What a worker needs to know about its service. address, keys: of the rendezvous. fingerprint: of the programs'
     plan. seconds: how long an attempt may take. keep_sources, push, upserts: see operators/planning/planner.py.
+    former: for each source that had other columns, those (service/ingest/former.py).
     memory_bytes: a worker's memory limit between epochs; spill: a folder for what exceeds memory; most_bytes: its
     memory limit within an epoch, None for its share of its machine's memory; call_seconds: how long a function of the
     program may take before it is reported. quarantine_seconds: see service/ingest/quarantine.py."""
@@ -47,6 +49,7 @@ class Job:
     keep_sources: bool = False
     push: bool = True
     upserts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    former: dict[str, list[Columns]] = field(default_factory=dict)
     memory_bytes: int | None = None
     spill: str | None = None
     most_bytes: int | None = None
@@ -94,6 +97,7 @@ class Process:
         if plan.fingerprint != job.fingerprint:
             names = ", ".join(program.name for program in job.programs)
             raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
+        plan.sources = with_former(plan.sources, job.former)
         return plan
 
     def plan_of(self, target: Target) -> Plan:
@@ -104,11 +108,18 @@ class Process:
         if plan.fingerprint != target.fingerprint:
             names = ", ".join(program.name for program in programs)
             raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=target.fingerprint[:8])
+        plan.sources = with_former(plan.sources, job.former)
         return plan
 
     def change(self, job: Job) -> bool:
         """Go on with a job that differs in its programs and sources alone; False if it differs in more."""
-        mine = replace(self.job, programs=job.programs, fingerprint=job.fingerprint, ingestion=job.ingestion)
+        mine = replace(
+            self.job,
+            programs=job.programs,
+            fingerprint=job.fingerprint,
+            ingestion=job.ingestion,
+            former=job.former,
+        )
         if mine != job:
             return False
         self.job = job

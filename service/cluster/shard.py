@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from vernier.operators.engine.worker import WorkerState
+from vernier.operators.failures import NeedsHistory
 from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.adapted import Adapt
+from vernier.operators.planning.former_columns import adapted_columns
 from vernier.operators.planning.plan import Plan, Whole
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.ingest.stash import HeldUpdates
@@ -71,28 +74,32 @@ class Shard:
             trace = Trace(name, stored.key_width, stored.val_width, stored.depth, since.get(name, manifest.upper))
             trace.replace(reshard(stored.shards, index, workers, segment, lazy=True))
             traces[name] = trace
+        columns = _columns(plan, manifest)
+        heap = Heap()
         held = {
             name: [
-                _open_held(segment(ref.segment).entry(ref.label), ref, schema)
+                _open_held(name, segment(ref.segment).entry(ref.label), ref, columns.get(name, schema), schema, heap)
                 for own in manifest.held.get(name, [])[index::workers]
                 for ref in own
             ]
             for name, schema in plan.sources.items()
         }
         queues = {}
-        for name, shape in plan.queues.items():
+        same = plan.evolve(columns).same
+        for current, shape in plan.queues.items():
+            name = current if current in manifest.held else same.get(current, current)
             if name not in manifest.held:  # from a program that has just joined
                 continue
             shards = [
                 [Run.open(segment(ref.segment).entry(ref.label, lazy=True).arrays, ref) for ref in own]
                 for own in manifest.held[name]
             ]
-            runs = _runs_of(shards, _placement(plan, name), index, workers)
+            runs = _runs_of(shards, _placement(plan, current), index, workers)
             queues[name] = Queue(name, shape.width, shape.depth, runs)
         wholes = {
             name: Whole(one.whole.of, tuple(one.whole.words)) for name, one in manifest.traces.items() if one.whole
         }
-        state = WorkerState(traces, manifest.upper, queues, wholes=wholes)
+        state = WorkerState(traces, manifest.upper, queues, heap, wholes=wholes, sources=columns)
         return Shard(index, manifest.epoch, manifest.attempt, state, held)
 
     def fits(self, plan: Plan) -> bool:
@@ -139,10 +146,33 @@ def _runs_of(shards: list[list[Run]], part: tuple[int, ...] | None, index: int, 
     return runs
 
 
-def _open_held(entry: Entry, ref: BatchRef, row_type: RowType) -> HeldUpdates:
+def _columns(plan: Plan, manifest: Manifest) -> dict[str, RowType]:
+    """The columns that the sources of a plan had in a commit. Older releases do not say; the driver knows."""
+    found = {}
+    for name, row in plan.sources.items():
+        entry = manifest.sources.get(name)
+        if entry is not None and entry.columns:
+            found[name] = RowType.from_json(entry.columns)
+        elif entry is not None:
+            found[name] = row.former[-1] if row.former else row
+    return found
+
+
+def _open_held(name: str, entry: Entry, ref: BatchRef, had: RowType, row_type: RowType, heap: Heap) -> HeldUpdates:
+    """A stored batch of held updates; rows of earlier columns of the source are adapted, and stored anew."""
     # Copies: held updates are few, and kernels are compiled for writable arrays.
     arrays = {name: np.array(array) for name, array in entry.arrays.items()}
-    return HeldUpdates.open(row_type.width, arrays, ref)
+    held = HeldUpdates.open(had.width, arrays, ref)
+    if had == row_type:
+        return held
+    columns = adapted_columns(name, had, row_type)
+    if isinstance(columns, str):
+        raise NeedsHistory(what=f"the updates of source {name} that wait for their time", why=columns)
+    heap.attach([held.texts])
+    data = held.updates.data
+    rows = Adapt(had, tuple(columns.items())).rows(np.ascontiguousarray(data[:, : had.width]), heap)
+    updates = Updates(np.hstack([rows, data[:, had.width :]]), row_type.width, 0)
+    return dataclasses.replace(held, updates=updates, ref=None)
 
 
 @dataclasses.dataclass(frozen=True)

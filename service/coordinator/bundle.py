@@ -14,7 +14,7 @@ from vernier.operators.language.collection.app import App
 from vernier.operators.planning.plan import Plan
 from vernier.service.config.programs import Program, Registry, compiled
 from vernier.service.config.settings import Settings
-from vernier.service.coordinator.opening import stays_plain
+from vernier.service.coordinator.opening import stays_plain, with_columns
 from vernier.service.errors import SparkFailed
 from vernier.storage.errors import CallerError, StorageError, VernierError
 from vernier.storage.state.manifest import Manifest
@@ -83,7 +83,8 @@ class Programs:
     def _newest(self) -> Manifest | None:
         """The newest commit; None also for a state that cannot be read, which the committer then reports."""
         with suppress(StorageError, CallerError):
-            return StateDirectory(self._place).latest()
+            directory = StateDirectory(self._place)
+            return with_columns(directory, directory.latest())
         return None
 
     def remember(self, bundle: Bundle) -> None:

@@ -20,13 +20,14 @@ from vernier.service.coordinator.collector import Collector
 from vernier.service.coordinator.consumer_lag import Lag, Offsets
 from vernier.service.coordinator.epoch_metrics import EpochMetrics
 from vernier.service.coordinator.next_epoch import NextEpoch
-from vernier.service.coordinator.opening import acquire, check_app, check_plan, show_plan
+from vernier.service.coordinator.opening import acquire, check_app, check_plan, show_plan, with_columns
 from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.shown_views import Shown
 from vernier.service.coordinator.source_entries import source_entry
 from vernier.service.coordinator.topics import Found
 from vernier.service.errors import ProgramChanged
 from vernier.service.ingest.config import IngestionConfig
+from vernier.service.ingest.former import former_columns
 from vernier.service.ingest.ingestion_state import SnapshotState, snapshots_in
 from vernier.service.ingest.loading import SnapshotPart
 from vernier.service.observability.metrics import Stats
@@ -76,7 +77,7 @@ class Committer:
         threads = threads or Threads()
         self._collector = Collector(directory, keep, hold, threads if collect_beside else None)
         self._next = NextEpoch()
-        self.newest: Manifest | None = acquire(directory)
+        self.newest: Manifest | None = with_columns(directory, acquire(directory))
         try:
             self._continue(rebuild)
             show_plan(directory, plan)
@@ -168,10 +169,11 @@ class Committer:
             offsets.setdefault(topic, {}).update(own)
         now = self._now()
         sources = {}
-        for name in plan.sources:
+        former = former_columns(None if self.anew else newest, plan.sources)
+        for name, row in plan.sources.items():
             config = self._ingestion.sources[name]
             unread = {} if self._lag is None else self._lag.unread(config.topic, offsets)
-            sources[name] = source_entry(name, config, reports, unread)
+            sources[name] = source_entry(name, config, reports, unread, row.to_json(), former.get(name, []))
         shown = Shown.of(plan, one, None if self.anew else newest, self._began_at)
         stats = self._metrics.with_epoch(reports, seconds, sources, self._next.lost, list(plan.views), now)
         manifest = Manifest(

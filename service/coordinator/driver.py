@@ -47,7 +47,7 @@ from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.failures import Failures
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.intake_controller import IntakeController
-from vernier.service.coordinator.opening import check_plan
+from vernier.service.coordinator.opening import check_plan, with_columns
 from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
@@ -65,6 +65,7 @@ from vernier.service.errors import (
     SnapshotTooEarly,
     SparkFailed,
 )
+from vernier.service.ingest.former import former_columns
 from vernier.service.observability import logs
 from vernier.service.status.trouble import STOPPED, Trouble
 from vernier.storage.errors import StorageError, VernierError
@@ -300,7 +301,7 @@ class Driver:
     def _earlier(self, directory: StateDirectory, wanted: Bundle) -> Bundle | None:
         """The programs that the state is from, if they can run on while what is new in `wanted` is filled."""
         try:
-            newest = directory.latest()
+            newest = with_columns(directory, directory.latest())
         except StorageError:
             return None  # the committer says what is wrong, or uses an older epoch
         if newest is None or newest.program == wanted.plan.fingerprint or newest.workers != self.settings.workers:
@@ -376,6 +377,7 @@ class Driver:
             ingestion=self._topics.ingestion,
             slice_updates=self.settings.epoch.slice_updates,
             seconds=self.settings.epoch.timeout_ms / 1000,
+            former=former_columns(None if self._epochs.anew else self._epochs.newest, self._bundle.plan.sources),
             **self._programs.planning,
             memory_bytes=self.settings.memory_bytes,
             most_bytes=self.settings.most_bytes,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
 
+import msgspec
+
 from vernier.operators.engine.migrate import Held, plan_migration, try_migration
+from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.plan import Plan, Whole
 from vernier.service.errors import WrongState
-from vernier.storage.errors import StateInUse
+from vernier.storage.errors import FileMissing, StateInUse
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
 
@@ -77,7 +81,24 @@ def held_in(newest: Manifest) -> Held:
         {name: Whole(one.whole.of, tuple(one.whole.words)) for name, one in newest.traces.items() if one.whole},
         {name: one.key_width for name, one in newest.traces.items()},
         frozenset(newest.sources),
+        {name: RowType.from_json(one.columns) for name, one in newest.sources.items() if one.columns},
     )
+
+
+def with_columns(directory: StateDirectory, newest: Manifest | None) -> Manifest | None:
+    """The commit with the columns of its sources, which older releases wrote only into the plan's file."""
+    if newest is None or all(one.columns for one in newest.sources.values()):
+        return newest
+    with contextlib.suppress(FileMissing, json.JSONDecodeError, KeyError):
+        plan = json.loads(bytes(directory.blob.get(PLAN_FILE)))
+        if plan["fingerprint"] == newest.program:
+            columns: dict[str, list[list[str]]] = plan["sources"]
+            entries = {
+                name: one if one.columns else msgspec.structs.replace(one, columns=columns.get(name, []))
+                for name, one in newest.sources.items()
+            }
+            return msgspec.structs.replace(newest, sources=entries)
+    return newest
 
 
 def show_plan(directory: StateDirectory, plan: Plan) -> None:

@@ -12,17 +12,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vernier.operators.engine.migrate import Migration, shown, try_migration
+from vernier.operators.engine.migrate import Held, Migration, shown, try_migration
+from vernier.operators.planning.former_columns import described
 from vernier.operators.planning.plan import Plan, upstream
 from vernier.service.config.programs import Program, Registry, compiled
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.bundle import Programs
-from vernier.service.coordinator.opening import PLAN_FILE, check_app, held_in, stays_plain
+from vernier.service.coordinator.opening import PLAN_FILE, check_app, held_in, stays_plain, with_columns
 from vernier.storage.errors import FileMissing
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
 
-KEPT, RENAMED, FILLED, LOST, REFUSED = "kept", "renamed", "filled", "lost", "refused"
+KEPT, RENAMED, CHANGED, FILLED, LOST, REFUSED = "kept", "renamed", "changed", "filled", "lost", "refused"
 ROWS_A_SECOND = 200_000
 """A rough figure for how many rows a worker fills in a second: groups over a million rows took from 75,000 (`min` and
 `max`) to 2,000,000 (counts and sums) for each second of CPU time, on an AMD EPYC with other work beside it."""
@@ -77,7 +78,7 @@ def preview(settings: Settings) -> Preview:
     joined = Registry(directory.blob).joined()
     options = Programs(settings).planning
     _, plan = compiled([*programs, *joined], **options)
-    newest = directory.latest()
+    newest = with_columns(directory, directory.latest())
     if newest is not None and plan.pushes:
         _, plain = compiled([*programs, *joined], **options, push=False)
         plan = plain if stays_plain(newest, plan, plain) else plan
@@ -85,10 +86,15 @@ def preview(settings: Settings) -> Preview:
         lines = [Line(FILLED, "view", name, _columns(view.schema.to_json())) for name, view in plan.views.items()]
         return Preview(0, tuple(lines), 0, 0.0)
     check_app(directory, newest, plan)
-    migration, refused = try_migration(plan, held_in(newest))
+    held = held_in(newest)
+    migration, refused = try_migration(plan, held)
     rows = _rows(newest, migration)
     labels = _labels(directory)
-    lines = [*_views(plan, newest, migration, refused), *_arrangements(plan, newest, migration, refused, labels)]
+    lines = [
+        *_sources(plan, held),
+        *_views(plan, newest, migration, refused),
+        *_arrangements(plan, newest, migration, refused, labels),
+    ]
     return Preview(newest.epoch, tuple(lines), rows, round(rows / newest.workers / ROWS_A_SECOND, 1))
 
 
@@ -96,6 +102,17 @@ def _rows(newest: Manifest, migration: Migration) -> int:
     """The rows that all workers have to read."""
     traces = [newest.traces[given.trace] for given in migration.given.values()]
     return sum(ref.updates for trace in traces for shard in trace.shards for ref in shard)
+
+
+def _sources(plan: Plan, held: Held) -> Iterator[Line]:
+    """The sources whose columns change."""
+    refused = plan.evolve(held.columns).refused
+    for name, row in plan.sources.items():
+        was = held.columns.get(name, row)
+        if name in refused:
+            yield Line(REFUSED, "source", name, _columns(row.to_json()), refused[name])
+        elif was != row:
+            yield Line(CHANGED, "source", name, _columns(row.to_json()), described(was, row))
 
 
 def _views(plan: Plan, newest: Manifest, migration: Migration, refused: Mapping[str, str]) -> Iterator[Line]:
@@ -109,6 +126,9 @@ def _views(plan: Plan, newest: Manifest, migration: Migration, refused: Mapping[
             yield Line(KEPT, "view", name, columns)
         elif same is not None:
             taken.add(was.get(same, ""))
+            if was.get(same) == name:
+                yield Line(KEPT, "view", name, columns, "" if old is None else _renamed(_columns(old.schema), columns))
+                continue
             yield Line(RENAMED, "view", name, columns, f"was {was[same]}" if same in was else "from an arrangement")
         elif view.trace in refused:
             yield Line(REFUSED, "view", name, columns, refused[view.trace])
@@ -141,7 +161,7 @@ def _arrangements(
         elif name in migration.kept:
             yield Line(KEPT, "arrangement", label, (), "read to fill others" if name in sources else "")
         elif name in migration.renamed:
-            yield Line(RENAMED, "arrangement", label)
+            yield Line(KEPT if labels.get(migration.renamed[name]) == label else RENAMED, "arrangement", label)
         else:
             yield Line(FILLED, "arrangement", label)
     for name in migration.dropped:
@@ -163,6 +183,11 @@ def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     added, gone = [one for one in new if one not in old], [one for one in old if one not in new]
     said = [*(f"+ {one}" for one in added), *(f"- {one}" for one in gone)]
     return f"its meaning changes ({', '.join(said)})" if said else "its meaning changes"
+
+
+def _renamed(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    """What readers notice of a view that keeps its rows: columns with other names."""
+    return "" if old == new else f"its columns were {', '.join(old)}"
 
 
 def _columns(schema: list[Any]) -> tuple[str, ...]:

@@ -7,12 +7,20 @@ from typing import Any
 
 from vernier.service.cluster.messages import Report
 from vernier.service.ingest.config import SourceConfig
+from vernier.service.ingest.former import Columns
 from vernier.service.ingest.ingestion_state import snapshots_in
 from vernier.storage.state.manifest import PartitionEntry, SnapshotEntry, SourceEntry
 from vernier.storage.updates import MIN_TIME
 
 
-def source_entry(name: str, config: SourceConfig, reports: Sequence[Report], unread: Mapping[int, int]) -> SourceEntry:
+def source_entry(
+    name: str,
+    config: SourceConfig,
+    reports: Sequence[Report],
+    unread: Mapping[int, int],
+    columns: list[list[str]],
+    earlier: list[Columns],
+) -> SourceEntry:
     """A source as the epoch of these reports has read it. unread: the lag of its partitions, where it is known."""
     one = reports[0]
     frontiers = one.frontiers.get(config.topic, {})
@@ -33,6 +41,8 @@ def source_entry(name: str, config: SourceConfig, reports: Sequence[Report], unr
         },
         held=sum(report.waiting.get(name, 0) for report in reports),
         snapshot=None if begun is None else SnapshotEntry(begun.time, begun.pieces, begun.done, begun.rows),
+        columns=columns,
+        earlier=[[list(column) for column in one] for one in earlier],
     )
 
 

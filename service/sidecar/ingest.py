@@ -87,6 +87,8 @@ class Ingest:
             raise UnknownSource(source=source, hint=meant(source, sources) or known)
         snapshot = self._context.follower.snapshot
         entry = None if snapshot is None else snapshot.manifest.sources.get(source)
+        options = plan.get("column_options", {}).get(source)
+        former = [RowType.from_json(one) for one in (() if entry is None else entry.earlier)]
         said = self._settings.source(source)
         form, clock = (said.format, said.clock) if entry is None else (entry.format, entry.clock)
         if form not in ("vernier", "json"):
@@ -95,7 +97,7 @@ class Ingest:
         late = clock == "event" and entry is not None and entry.on_late == "reject"
         return Target(
             source,
-            RowType.from_json(sources[source]),
+            RowType.from_json(sources[source], options).after(former),
             self._settings.topic(source) if entry is None else entry.topic,
             cast(Literal["vernier", "json"], form),
             clock,

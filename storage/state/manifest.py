@@ -115,7 +115,8 @@ class SourceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     topic, format, clock, on_late, rounding: its settings then. frontier: the least one of its partitions that are not
     idle; None if all are. idle: all partitions are. held: its updates that wait for their data time. snapshot: that of
-    the source, if it has one.
+    the source, if it has one. columns: its columns, as ViewEntry.schema has them; states of older releases do not say.
+    earlier: those that it had before, the newest last.
     """
 
     topic: str = ""
@@ -128,6 +129,8 @@ class SourceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     partitions: dict[int, PartitionEntry] = {}
     held: int = 0
     snapshot: SnapshotEntry | None = None
+    columns: list[list[str]] = []
+    earlier: list[list[list[str]]] = []
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from tests.cli.command import Done
 from vernier.operators.engine.worker import Worker
 from vernier.operators.language.collection.app import load_program
@@ -14,6 +16,7 @@ from vernier.service.cli.main import run as command
 from vernier.service.cluster.shard import Shard, store
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.bundle import Programs
+from vernier.service.coordinator.opening import show_plan
 from vernier.storage.state.manifest import Manifest, SourceEntry, TraceEntry, ViewEntry, WholeEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import Updates
@@ -55,7 +58,7 @@ def make_state(
         workers=1,
         app=plan.app,
         program=plan.fingerprint,
-        sources={name: SourceEntry(topic=name) for name in plan.sources},
+        sources={name: SourceEntry(topic=name, columns=row.to_json()) for name, row in plan.sources.items()},
         traces={
             name: TraceEntry(
                 shape.key_width,
@@ -193,3 +196,63 @@ def test_a_state_from_before_temporal_filters_moved_goes_on_as_it_is(tmp_path: P
         assert pushes(state) is push
         assert fates(state, HEAD + JOINED + SUMS) == {"within": "kept", "sums": "filled"}
     assert pushes(tmp_path / "new") is True
+
+
+NOTED = HEAD.replace("kind: vn.Int64", "kind: vn.Int64 = vn.column(default=3)\n    note: vn.String | None")
+
+
+def changes(done: Done) -> dict[str, tuple[str, str]]:
+    """What happens to sources and views, and about what."""
+    found = json.loads(done.out)["changes"]
+    return {one[kind]: (one["fate"], one["about"]) for one in found for kind in ("source", "view") if kind in one}
+
+
+def test_columns_of_a_source_change_in_place(tmp_path: Path) -> None:
+    state = make_state(tmp_path, HEAD + SUMS, [(n % 7, n % 3, n) for n in range(50)], keep_sources=False)
+    where = ("--format", "json", "--set", "state.keep_sources=false")
+    done = plan_of(tmp_path, state, NOTED + SUMS, *where)
+    assert (done.status, json.loads(done.out)["rows"]) == (0, 0)
+    assert changes(done) == {"uses": ("changed", "+ note String | None"), "sums": ("kept", "")}
+    # A column that is read has another type, and the sums have no rows of which it could be made.
+    wider = HEAD.replace("spent: vn.Int64", "spent: vn.Decimal(12, 2)")
+    done = plan_of(tmp_path, state, wider + SUMS, *where)
+    assert done.status == 1
+    assert changes(done)["uses"] == ("changed", "spent Int64 → Decimal(12, 2)")
+    assert changes(done)["sums"][0] == "refused"
+    assert "no arrangement of the state holds all rows" in done.out
+    renamed = HEAD.replace("account: vn.Int64", 'owner: vn.Int64 = vn.column(was="account")')
+    done = plan_of(tmp_path, state, renamed + SUMS.replace("account", "owner"), *where)
+    assert done.status == 0
+    assert changes(done) == {
+        "uses": ("changed", "owner Int64 was account Int64"),
+        "sums": ("kept", "its columns were account Int64, total Int64"),
+    }
+
+
+def test_columns_that_rows_cannot_follow_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    state = make_state(tmp_path, HEAD + SUMS, [(1, 1, 1)])
+    for old, new, said in (
+        ("kind: vn.Int64", "kind: vn.String", "kind of source uses was Int64 and is String"),
+        ("kind: vn.Int64", "kind: vn.Int64\n    place: vn.Int64", "place of source uses is new"),
+        ("kind: vn.Int64", "sort: vn.Int64", "`= vn.column(was=…)`"),
+    ):
+        done = plan_of(tmp_path, state, HEAD.replace(old, new) + SUMS, "--format", "json")
+        assert (done.status, changes(done)["uses"][0]) == (1, "refused")
+        assert said in changes(done)["uses"][1]
+        assert said in changes(done)["sums"][1]
+
+
+def test_a_state_of_an_older_release_has_its_columns_in_the_plan(tmp_path: Path) -> None:
+    """Its manifests do not say which columns the sources had."""
+    state = make_state(tmp_path, HEAD + SUMS, [(1, 1, 1)], keep_sources=False)
+    directory = StateDirectory(state)
+    newest = directory.latest()
+    assert newest is not None
+    entries = {name: SourceEntry(topic=name) for name in newest.sources}
+    plan = compile_app(load_program(HEAD + SUMS, "program.py"))
+    directory.acquire()
+    directory.commit(msgspec.structs.replace(newest, epoch=2, lower=newest.upper, sources=entries, rollup=None))
+    show_plan(directory, plan)
+    directory.release()
+    done = plan_of(tmp_path, state, NOTED + SUMS, "--format", "json", "--set", "state.keep_sources=false")
+    assert (done.status, changes(done)["sums"]) == (0, ("kept", ""))

@@ -32,6 +32,7 @@ from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.errors import DeadLettersNotSent, SparkFailed
+from vernier.service.ingest.former import former_columns, with_former
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.storage.blob.location import BlobLocation
 from vernier.storage.errors import StorageError
@@ -269,6 +270,8 @@ class SimService:
             rebuild=rebuild,
             collect_beside=collect_beside,
         )
+        former = former_columns(self.epochs.newest, self.plan.sources)
+        self.plan.sources = with_former(self.plan.sources, former)
         self.letters = SimDeadLetterSender(log, directory)
         self.letters.recover(self.epochs.newest)
         self.runner = Runner(

@@ -15,6 +15,7 @@ MAX_PRECISION = 38
 ONE_WORD = 18
 """The most digits for which the scaled integer fits one word."""
 
+_INTEGERS = pa.decimal128(20, 0)
 _FLIP = np.int64(-(2**63))
 
 
@@ -42,6 +43,11 @@ class Decimal(Composed):
 
     def __str__(self) -> str:
         return f"Decimal({self.precision}, {self.scale})"
+
+    def to_arrow(self, values: pa.Array | Values) -> pa.Array:
+        array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+        # Arrow casts an integer only to decimals that hold every integer of its type.
+        return super().to_arrow(array.cast(_INTEGERS) if pa.types.is_integer(array.type) else array)
 
     def split(self, array: pa.Array) -> list[Part]:
         array = self.to_arrow(array)

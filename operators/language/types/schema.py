@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from vernier.operators.errors import BadValue, NameClash, UnknownColumn, WrongType, meant
 from vernier.operators.language.types.decimals import Decimal
+from vernier.operators.language.types.options import ABSENT, Option
 from vernier.operators.language.types.parts import Composed, Slot, words_of
 from vernier.operators.language.types.scalars import Type, Values, Words, as_type, parse, spell
 from vernier.operators.language.types.structs import Struct
@@ -112,9 +113,20 @@ def _as_array(values: pa.Array | pa.ChunkedArray | Values) -> pa.Array:
 
 
 class RowType:
-    """The columns of a collection: names, types and word offsets. Immutable; equal when all columns are equal."""
+    """The columns of a collection: names, types and word offsets. Immutable; equal when all columns are equal.
 
-    def __init__(self, columns: Iterable[tuple[str, Type, bool]]) -> None:
+    options: what a source's schema says about its columns besides their types; former: the row types that the source
+    had before, the newest last. Both concern messages and rows from before a change alone, and no comparison.
+    """
+
+    def __init__(
+        self,
+        columns: Iterable[tuple[str, Type, bool]],
+        options: Mapping[str, Option] | None = None,
+        former: Sequence[RowType] = (),
+    ) -> None:
+        self.options: Mapping[str, Option] = options or {}
+        self.former: tuple[RowType, ...] = tuple(former)
         fields, offset = [], 0
         for name, kind, nullable in columns:
             fields.append(Field(name, kind, nullable, offset))
@@ -130,6 +142,37 @@ class RowType:
     def names(self) -> tuple[str, ...]:
         """The column names, in order."""
         return tuple(field.name for field in self.fields)
+
+    def after(self, former: Sequence[RowType]) -> RowType:
+        """The same columns, of a source that had these row types before."""
+        return RowType(((f.name, f.type, f.nullable) for f in self.fields), self.options, former)
+
+    @cached_property
+    def changed(self) -> bool:
+        """Whether messages may have been written for other columns than these."""
+        return bool(self.options or self.former)
+
+    @cached_property
+    def earlier_names(self) -> Mapping[str, str]:
+        """The columns by their earlier names, except names that columns have now."""
+        named = {old: name for name, option in self.options.items() for old in option.was}
+        return {old: name for old, name in named.items() if old not in self}
+
+    @cached_property
+    def dropped(self) -> frozenset[str]:
+        """Names of columns that the source no longer has."""
+        names = {name for row in self.former for name in row.names}
+        return frozenset(names - set(self.names) - self.earlier_names.keys())
+
+    def defaults(self, name: str) -> Any:
+        """The value of a column in rows that do not have it; ABSENT if it must be there. Null is None."""
+        if name in self.options and self.options[name].default is not ABSENT:
+            return self.options[name].default
+        return None if self.field(name).nullable else ABSENT
+
+    def of_length(self, count: int) -> RowType | None:
+        """The row type to which an array of this many values belongs: this one, or the newest of earlier ones."""
+        return next((row for row in (self, *reversed(self.former)) if len(row.fields) == count), None)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -228,9 +271,18 @@ class RowType:
         return [[field.name, spell(field.type, field.nullable)] for field in self.fields]
 
     @classmethod
-    def from_json(cls, columns: Sequence[Sequence[str]]) -> Self:
-        """The inverse of `to_json`. Raises BadValue for an unknown type."""
-        return cls((name, *parse(spelled)) for name, spelled in columns)
+    def from_json(
+        cls, columns: Sequence[Sequence[str]], options: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> Self:
+        """The inverse of `to_json` and, for a source, of `options_json`. Raises BadValue for an unknown type."""
+        read = {
+            name: Option(one.get("default", ABSENT), tuple(one.get("was", ()))) for name, one in (options or {}).items()
+        }
+        return cls(((name, *parse(spelled)) for name, spelled in columns), read)
+
+    def options_json(self) -> dict[str, dict[str, Any]]:
+        """The options as JSON, with defaults as messages in JSON have them."""
+        return {name: option.to_json() for name, option in self.options.items()}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RowType) and self.fields == other.fields
@@ -250,26 +302,46 @@ class Schema:
             dst: vn.Int64
             weight: vn.Float64 | None
 
-    A subclass of such a class adds its columns after the inherited ones. Columns have only types: no defaults, and no
-    leading underscore in their names.
+    A subclass of such a class adds its columns after the inherited ones. Columns have types, no leading underscore in
+    their names, and no values but `vn.column(…)`, which says what earlier messages and rows have in them.
     """
 
     row_type: ClassVar[RowType]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        columns = [(f.name, f.type, f.nullable) for f in getattr(cls, "row_type", RowType(())).fields]
+        above = getattr(cls, "row_type", RowType(()))
+        columns = [(f.name, f.type, f.nullable) for f in above.fields]
+        options = dict(above.options)
         for name, annotation in inspect.get_annotations(cls).items():
             what = f"column {name!r} of schema {cls.__name__}"
             check_name(name, what)
-            if name in cls.__dict__:
-                raise WrongType(problem=f"{what} has a default value; a schema has types alone")
+            option = cls.__dict__.get(name)
+            if option is not None and not isinstance(option, Option):
+                raise WrongType(
+                    problem=f"{what} has a value; write `= vn.column(default={option!r})` for what older rows have"
+                )
             if isinstance(annotation, str):
                 annotation = _resolve(annotation, cls, what)
             columns.append((name, *as_type(annotation, what)))
+            if option is not None:
+                options[name] = _fitting(option, RowType(columns[-1:]).fields[0], what)
         if not columns:
             raise WrongType(problem=f"schema {cls.__name__} has no columns; write e.g. `node: vn.Int64` in it")
-        cls.row_type = RowType(columns)
+        cls.row_type = RowType(columns, options)
+
+
+def _fitting(option: Option, field: Field, what: str) -> Option:
+    """The options of a column, if they fit its type. Raises WrongType."""
+    if option.default is ABSENT:
+        return option
+    if field.nullable:
+        raise WrongType(problem=f"{what} may hold nulls, so older rows have null there; leave its default out")
+    try:
+        field.encode_python([option.default])
+    except BadValue as error:
+        raise WrongType(problem=f"{what} cannot have the default {option.default!r}: {error.problem}") from error
+    return option
 
 
 def check_name(name: str, what: str) -> None:

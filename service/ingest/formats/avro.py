@@ -73,17 +73,18 @@ class Record:
         """The fields of n records as Arrow columns. Raises Refusal."""
         found = {}
         for name, kind in self.types.items():
+            column = row_type.earlier_names.get(name, name)
             given = [record[name] for record in records]
             try:
                 if name in self.units:
                     unit = self.units[name]
                     given = [None if one is None else one * unit for one in given]
-                elif name in row_type and pa.types.is_nested(row_type.field(name).type.arrow):
-                    kind = row_type.field(name).type.arrow
+                elif column in row_type and pa.types.is_nested(row_type.field(column).type.arrow):
+                    kind = row_type.field(column).type.arrow
                 if name in self.changes:
                     given = [None if one is None else self.changes[name](one) for one in given]
                 array = pa.array(given, kind)
-                if name in self.units and name != TIME and not _is_instant(row_type, name):
+                if name in self.units and name != TIME and not _is_instant(row_type, column):
                     array = array.cast(pa.timestamp("ns", "UTC"))
             except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 said = (str(error).splitlines() or [type(error).__name__])[0]

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernier.operators.errors import BadValue
+from vernier.operators.language.types.options import ABSENT
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Field, RowType
 from vernier.service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
+from vernier.service.ingest.formats.present import present
 from vernier.service.ingest.rejects import Reason, Refusal
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import CLOSED, MIN_TIME
@@ -25,6 +27,8 @@ def rows_of(
     columns: Mapping[str, pa.Array], count: int, row_type: RowType, heap: Heap | None
 ) -> tuple[Ints, Ints, Ints]:
     """Words int64[n, width], times int64[n] (NO_TIME where none was sent) and diffs int64[n]. Raises Refusal."""
+    if row_type.changed:
+        columns = present(columns, row_type, "the message")
     for name in columns:
         if name not in row_type and name not in (TIME, DIFF):
             known = ", ".join(row_type.names)
@@ -34,8 +38,10 @@ def rows_of(
         own = words[:, field.offset : field.offset + field.words]
         if field.name in columns:
             own[:] = _encode(field, columns[field.name], heap)
-        elif not field.nullable:
+        elif (value := row_type.defaults(field.name)) is ABSENT:
             raise Refusal("schema", f"the message has no column {field.name!r}")
+        elif value is not None:
+            own[:] = field.encode_python([value], heap)
     return words, _times(columns.get(TIME), count), _diffs(columns.get(DIFF), count)
 
 

@@ -26,6 +26,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.formats.enveloped import Enveloped, Line, Opened
 from vernier.service.ingest.formats.judge import judge_time, load
 from vernier.service.ingest.formats.messages import Progress
+from vernier.service.ingest.formats.present import present
 from vernier.service.ingest.formats.upsert import Upserted, Upserts
 from vernier.service.ingest.rejects import Refusal, shown
 from vernier.storage.updates import MIN_TIME
@@ -137,6 +138,7 @@ class DebeziumUpserts(Upserts):
                 members = _members(text or b"{}")
                 if "payload" in members:
                     members = _members(members["payload"])
+                members = self._present(members, "the key")
             except msgspec.DecodeError:
                 continue
             if all(name in members for name in self._key):
@@ -150,6 +152,7 @@ class _Values:
 
     def __init__(self, row_type: RowType) -> None:
         kinds = (Date, TimestampNs, Decimal)
+        self._row_type = row_type
         self._special = frozenset(field.name for field in row_type.fields if isinstance(field.type, kinds))
         self._dates = frozenset(field.name for field in row_type.fields if isinstance(field.type, Date))
 
@@ -162,6 +165,9 @@ class _Values:
         except msgspec.DecodeError:
             return text
         reads = _readers(schema) if schema else {}
+        if self._row_type.changed:
+            row = present(row, self._row_type, "the row")
+            reads = {self._row_type.earlier_names.get(name, name): read for name, read in reads.items()}
         for name in self._special & row.keys():
             read = reads.get(name, _day if name in self._dates else None)
             if read is None or bytes(row[name]) == _NULL:

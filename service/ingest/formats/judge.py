@@ -20,6 +20,7 @@ from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64,
 from vernier.operators.language.types.schema import Field, RowType
 from vernier.service.codec.instants import BadInstant, InstantOutOfRange, NoZone, parse_day, parse_instant
 from vernier.service.ingest.formats.composed import Huge, Real, double, judge_value
+from vernier.service.ingest.formats.present import completed, named, present
 from vernier.service.ingest.rejects import Refusal, shown
 from vernier.service.kernels.json_sieve import DEEPEST
 from vernier.storage.updates import CLOSED, MIN_TIME
@@ -156,8 +157,12 @@ def judge_diff(value: object, what: str) -> int:
 
 def judge_row(value: object, row_type: RowType, what: str) -> list[Cell]:
     """The cells of a row, which is an array in column order or an object by name (a nullable column may be left
-    out)."""
+    out). It may have columns that the source had earlier (present.py)."""
     fields = row_type.fields
+    if row_type.changed and isinstance(value, list):
+        value = named(value, row_type)
+    if row_type.changed and isinstance(value, dict):
+        value = completed(present(value, row_type, what), row_type)
     if isinstance(value, list):
         if len(value) != len(fields):
             names = ", ".join(row_type.names)

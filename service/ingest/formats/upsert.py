@@ -28,6 +28,7 @@ from vernier.service.ingest.formats.enveloped import Line
 from vernier.service.ingest.formats.json_lines import JsonLines, judge_resolved
 from vernier.service.ingest.formats.judge import load
 from vernier.service.ingest.formats.messages import Ints, Parsed, Progress, Refused
+from vernier.service.ingest.formats.present import present
 from vernier.service.ingest.formats.sieve import doubtful
 from vernier.service.ingest.rejects import Refusal, shown
 from vernier.storage.strings.string_heap import Heap
@@ -144,20 +145,26 @@ class Upserts:
                 named = dict(zip(self._key, items, strict=True))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Refusal("key", f"the key is {shown(key)}, which is not JSON ({error})") from error
+        named = self._present(named, "the key")
         if set(named) != set(self._key):
             raise Refusal("key", f"the key has the columns {', '.join(sorted(named))}, but it should have {columns}")
         return named
+
+    def _present(self, members: dict[str, msgspec.Raw], what: str) -> dict[str, msgspec.Raw]:
+        """The members by the present names of the columns. Raises Refusal."""
+        return present(members, self._row_type, what) if self._row_type.changed else members
 
     def _row(self, named: dict[str, msgspec.Raw], value: bytes) -> bytes:
         """The row's JSON with the key's columns in it. Raises Refusal."""
         try:
             if value.lstrip()[:1] == b"[":
                 items = _items(value)
-                if len(items) != len(self._row_type.names):
+                written = self._row_type.of_length(len(items))
+                if written is None:
                     return value  # the row's judge says what is wrong
-                members = dict(zip(self._row_type.names, items, strict=True))
+                members = self._present(dict(zip(written.names, items, strict=True)), "the row")
             else:
-                members = _members(value)
+                members = self._present(_members(value), "the row")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             load(value)  # raises if the value is not legal JSON
             raise Refusal("schema", f"the value is {shown(value)}, but it should be an object or an array") from error
