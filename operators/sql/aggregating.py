@@ -18,6 +18,7 @@ from vernier.operators.language.plan.logical import AggregateNode, JoinNode, Pro
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Float64, Int64
 from vernier.operators.sql.expressions import Expressions, nullable, unknown
+from vernier.operators.sql.literals import literal
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import EVERYTHING, Relation, fresh, one_row, picked
 from vernier.operators.sql.trees import Tree
@@ -50,7 +51,9 @@ def aggregate(below: Relation, tree: Tree) -> Relation:
     columns: list[tuple[str, Expr]] = []
     for one, key in zip(groups, keys, strict=True):
         same = [name for name, other in columns if other.key() == key.key()]
-        name = same[0] if same else fresh(key.column or one.fields.get("name") or "key", taken)
+        # A computed key has a name of its own: a column of its name may be an argument.
+        own = key.column or fresh(one.fields.get("name") or "key", {*taken, *below.row.names})
+        name = same[0] if same else own
         taken.add(name)
         names.append(name)
         if not same:
@@ -111,7 +114,7 @@ def _grouped(
         made.append(_branch(node, own, members, results, node is not below.node))
     grouped = made[0]
     for other in made[1:]:
-        grouped = _beside(grouped, other, tuple(name for name, _ in keys))
+        grouped = beside(grouped, other, tuple(name for name, _ in keys))
     if everything:
         grouped = _always(grouped, calls, results)
     return grouped, results
@@ -125,7 +128,12 @@ def _apart(call: _Call) -> bool:
 def _values(below: Relation, keys: list[tuple[str, Expr]], call: _Call) -> Node:
     """The distinct values of the argument, by key; null where the filter is not true."""
     value = call.arguments[0] if call.where is None else Case(((call.where, call.arguments[0]),))
-    return once(ProjectNode(below.node, (*keys, ("value", value))))
+    return once(ProjectNode(below.node, (*keys, (_value_name(keys), value))))
+
+
+def _value_name(keys: list[tuple[str, Expr]]) -> str:
+    """The column of distinct values beside these keys."""
+    return fresh("value", [name for name, _ in keys])
 
 
 def _branch(
@@ -135,7 +143,7 @@ def _branch(
     aggregations: list[tuple[str, Aggregation]] = []
     finish: list[tuple[str, Expr]] = []
     for call in calls:
-        given = (Column("value"),) if distinct else call.arguments
+        given = (Column(_value_name(keys)),) if distinct else call.arguments
         where = None if distinct else call.where
         parts, result = _FUNCTIONS.get(call.kind, _unknown)(call, given, where)
         labels = {
@@ -145,23 +153,14 @@ def _branch(
         aggregations += [(labels[f"part {i}"], part) for i, part in enumerate(parts)]
         finish.append((results[call.form], result(*(Column(labels[f"part {i}"]) for i in range(len(parts))))))
     names = {name for name, _ in keys}
-    used = {name for _, one in aggregations for expr in one.args for name in expr.columns()}
-    clash = {name for name in used if name in names and dict(keys)[name].column != name}
-    renamed = {name: fresh(name, {*names, *used}) for name in clash}
-    inputs = [
-        *keys,
-        *((renamed.get(name, name), Column(name)) for name in sorted(used) if name in clash or name not in names),
-    ]
-    if renamed:
-        raise refuse(
-            "a key of GROUP BY has the name of another column that is aggregated; give the key another name", "group"
-        )
+    used = {name for _, one in aggregations for expr in one.args for name in expr.columns()} - names
+    inputs = [*keys, *((name, Column(name)) for name in sorted(used))]
     grouped: Node = AggregateNode(picked(node, inputs), tuple(name for name, _ in keys), tuple(aggregations))
     shown = [*((name, Column(name)) for name, _ in keys), *finish]
     return picked(grouped, shown)
 
 
-def _beside(one: Node, two: Node, keys: tuple[str, ...]) -> Node:
+def beside(one: Node, two: Node, keys: tuple[str, ...]) -> Node:
     """The columns of both for each key; nulls are equal."""
     names = {name: one.schema.field(name).nullable for name in keys}
     other = two.schema
@@ -266,6 +265,16 @@ def _quantile(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made
     return [Aggregation("quantile", _only(given[0], where), option=Fraction(str(share.value)))], _same
 
 
+def _pivot(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
+    """PIVOT's list: for each value of FOR, the aggregate of the one row that has it (Spark aggregated by it before)."""
+    values, kind = call.tree.fields.get("pivotColumnValues"), call.tree.children[0].fields["dataType"]
+    if not isinstance(values, list) or isinstance(kind, dict):
+        raise refuse("PIVOT takes one column after FOR; join several by concat(a, '-', b)", "pivot")
+    tests = (Call("eq_null_safe", (given[0], literal(one, kind))) for one in values)
+    parts = [Aggregation("min", Case(((test, given[1]),))) for test in tests]
+    return parts, lambda *results: Call("array", results)
+
+
 _FUNCTIONS: dict[str, Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]] = {
     "Count": _count,
     "Sum": _simple("sum"),
@@ -283,7 +292,21 @@ _FUNCTIONS: dict[str, Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]] =
     "StddevPop": _spread(False, True),
     "StddevSamp": _spread(True, True),
     "PercentileDisc": _quantile,
+    "PivotFirst": _pivot,
 }
+
+
+def summand(rows: Relation, tree: Tree) -> tuple[str, Expr | None]:
+    """The kind of an aggregate, and what it adds up or counts: null where a row does not count, None for all rows."""
+    (call,) = _calls(rows, [tree])
+    if call.distinct:
+        return f"{call.kind} DISTINCT", None
+    values = [one for one in call.arguments if not (isinstance(one, Literal) and one.value is not None)]
+    if call.kind == "Count" and not values:
+        return call.kind, None if call.where is None else Case(((call.where, Literal(1, Int64())),))
+    if len(call.arguments) > 1:
+        return f"{call.kind} of several", None
+    return call.kind, _only(call.arguments[0], call.where)
 
 
 def over_partition(rows: Relation, tree: Tree, name: str, within: Sequence[str]) -> Relation:
@@ -300,6 +323,6 @@ def over_partition(rows: Relation, tree: Tree, name: str, within: Sequence[str])
         rows = Relation(ProjectNode(rows.node, tuple(kept)), rows.ids)
         within = [EVERYTHING]
     other = ProjectNode(grouped, (*((one, Column(one)) for one in within), (name, Column(result))))
-    found = _beside(rows.node, other, tuple(within))
+    found = beside(rows.node, other, tuple(within))
     names = [*(one for one in rows.row.names), name]
     return Relation(ProjectNode(found, tuple((one, Column(one)) for one in names)), rows.ids)

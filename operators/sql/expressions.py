@@ -87,7 +87,6 @@ _WORDS = {
     "Percentile": ("median", "percentile"),
     "ApproximatePercentile": ("approx_percentile", "percentile_approx"),
     "HyperLogLogPlusPlus": ("approx_count_distinct",),
-    "PivotFirst": ("pivot",),
 }
 """The words of SQL for classes that have other names."""
 
@@ -308,6 +307,8 @@ def _sign(scope: Expressions, tree: Tree) -> Expr:
 
 def _precise(scope: Expressions, tree: Tree) -> Expr:
     """The conversions around the arithmetic of window(): Spark computes with microseconds, ours stay nanoseconds."""
+    if tree.one.kind == tree.kind and tree.one.fields["fromType"] == tree.fields["toType"]:
+        return scope.of(tree.one.one)
     value = scope.of(tree.one)
     target = Int64() if tree.fields["toType"] == "long" else TimestampNs()
     if scope.type(value) == target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from typing import Any
 
 from vernier.operators.language.expr.expression import Cast, Expr, Literal
@@ -24,6 +25,8 @@ def literal(text: str | None, spark: Any) -> Expr:
         return Literal(None, None)
     name = spark if isinstance(spark, str) else str(spark.get("type"))
     if name.startswith("interval") and text is not None:
+        if name == "interval":
+            return Literal(interval(text), Int64())
         if "year" in name or "month" in name:
             return Literal(int(text), Int64())
         return Literal(int(text) * MICROSECONDS, Int64())
@@ -33,6 +36,28 @@ def literal(text: str | None, spark: Any) -> Expr:
     if isinstance(kind, (List, Struct, Binary)):
         raise refuse(f"a constant of type {kind} cannot be written here; write array(…) or named_struct(…) of columns")
     return Literal(_value(text, kind), kind)
+
+
+def interval(text: str) -> int:
+    """Nanoseconds of an interval as Spark writes it: "1 days 2 hours 0.5 seconds"."""
+    total = decimal.Decimal(0)
+    for number, unit in re.findall(r"(-?[\d.]+) (\w+?)s?\b", text):
+        if unit not in _UNITS:
+            raise refuse(
+                f"an interval of {unit}s has no fixed length; write days, hours, minutes or seconds", "interval"
+            )
+        total += decimal.Decimal(number) * _UNITS[unit]
+    return int(total)
+
+
+_UNITS = {
+    "day": 86_400 * 10**9,
+    "hour": 3_600 * 10**9,
+    "minute": 60 * 10**9,
+    "second": 10**9,
+    "millisecond": 10**6,
+    "microsecond": 10**3,
+}
 
 
 def python_value(value: Any, kind: Type) -> Any:

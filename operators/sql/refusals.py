@@ -65,8 +65,6 @@ INSTEAD: dict[str, str] = {
     "HyperLogLogPlusPlus": "approximate aggregates depend on the order of rows; write count(DISTINCT x)",
     "PythonUDF": "data_time() changes at every nanosecond, so it cannot be a value; it stands in WHERE, alone on one "
     "side of <, <=, > or >=",
-    "PivotFirst": "PIVOT cannot be maintained; write an aggregate for each value: sum(v) FILTER (WHERE s = 'a') AS a",
     "ScriptTransformation": "TRANSFORM runs a program; write the step in Python: flat_map in a program with app.sql",
-    "SessionWindow": "session_window() groups by time alone here: GROUP BY session_window(ts, '5 minutes'), key",
 }
 """What to write instead of expressions and nodes that cannot be maintained, by their class."""

@@ -7,6 +7,7 @@ share arrangements with one another and with programs in Python.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -101,6 +102,11 @@ class Relation:
             return self
         node = ProjectNode(self.node, tuple((new, Column(name)) for name, new in names.items()))
         return Relation(node, {number: names[name] for number, name in self.ids.items()})
+
+
+def usable(name: str) -> str:
+    """The name, or another one where operators refuse it: Spark calls parts of an expression _we0 and the like."""
+    return name if name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") else "column"
 
 
 def fresh(name: str, taken: Iterable[object]) -> str:

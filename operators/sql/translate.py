@@ -14,7 +14,7 @@ from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.joins import except_all, intersect
 from vernier.operators.language.collection.matching import once
 from vernier.operators.language.collection.rows import conform
-from vernier.operators.language.expr.expression import Call, Column, Expr, IsNull, Literal
+from vernier.operators.language.expr.expression import Binary, Call, Cast, Column, Expr, IsNull, Literal
 from vernier.operators.language.expr.order import Order
 from vernier.operators.language.plan.constants import ConstantNode
 from vernier.operators.language.plan.explode import Explode
@@ -28,7 +28,8 @@ from vernier.operators.sql.joining import conjuncts, crossed, join
 from vernier.operators.sql.literals import kind_of, python_value
 from vernier.operators.sql.recursion import loop, reference
 from vernier.operators.sql.refusals import refuse
-from vernier.operators.sql.relations import Relation, fresh, one_row
+from vernier.operators.sql.relations import Relation, fresh, one_row, usable
+from vernier.operators.sql.sessions import in_sessions
 from vernier.operators.sql.temporal import during, is_temporal
 from vernier.operators.sql.trees import Tree, tree_of
 from vernier.operators.sql.windows import window
@@ -128,7 +129,7 @@ def _aggregate(translation: Translation, tree: Tree) -> Relation:
         raise refuse(
             "a scalar subquery beside aggregates: put the aggregate into a subquery, FROM (SELECT …)", "select"
         )
-    return aggregate(below, tree)
+    return aggregate(in_sessions(below, tree), tree)
 
 
 def _same(translation: Translation, tree: Tree) -> Relation:
@@ -209,20 +210,31 @@ def _generate(translation: Translation, tree: Tree) -> Relation:
     generator, outputs = tree.tree("generator"), tree.trees("generatorOutput")
     if generator.kind not in ("Explode", "PosExplode"):
         raise unknown(generator)
-    if tree.fields.get("outer"):
-        raise refuse("LATERAL VIEW OUTER cannot be maintained; unite it with the rows whose list is empty", "outer")
     value = below.of(generator.children[0])
     below, (column,) = below.with_columns([("list", value)])
     if column in below.ids.values():
         below, (column,) = below.with_columns([("list", Call("coalesce", (value, value)))])
     taken = set(below.row.names)
-    name = fresh(outputs[-1].name, taken)
-    index = fresh(outputs[0].name, {*taken, name}) if generator.kind == "PosExplode" else None
+    name = fresh(usable(outputs[-1].name), taken)
+    index = fresh(usable(outputs[0].name), {*taken, name}) if generator.kind == "PosExplode" else None
     node = ExpandNode(below.node, Explode(column, name, index))
-    ids = {**below.ids, outputs[-1].id: name}
-    if index is not None:
-        ids[outputs[0].id] = index
-    return Relation(node, ids).project([(n, c, Column(c)) for n, c in ids.items()])
+    added = {outputs[-1].id: name} if index is None else {outputs[0].id: index, outputs[-1].id: name}
+    ids = {**below.ids, **added}
+    dropped = [list(below.ids)[at] for at in tree.fields.get("unrequiredChildIndex") or ()]
+    ids = {number: name for number, name in ids.items() if number not in dropped}
+    found = Relation(node, ids).project([(n, c, Column(c)) for n, c in ids.items()])
+    return _with_empty(found, below, column) if tree.fields.get("outer") else found
+
+
+def _with_empty(found: Relation, below: Relation, column: str) -> Relation:
+    """The rows of an explode, and once each row whose list is empty or null, with nulls for what explode adds."""
+    count = Call("coalesce", (Call("length", (Column(column),)), Literal(0, Int64())))
+    rows = below.filter(Binary("==", count, Literal(0, Int64())))
+    nulls = {n: Cast(Literal(None, None), found.row.field(c).type) for n, c in found.ids.items() if n not in below.ids}
+    names = found.columns()
+    empty = rows.project([(n, c, nulls[n] if n in nulls else Column(below.ids[n])) for n, c in found.ids.items()])
+    one, two = _positional([found, empty], list(found.ids), names)
+    return Relation(UnionNode((one.node, two.node)), one.ids)
 
 
 def _constants(translation: Translation, tree: Tree) -> Relation:

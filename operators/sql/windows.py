@@ -1,7 +1,7 @@
 """OVER: window functions as columns of ordered groups.
 
-A window over a whole partition is an aggregate that is joined with its rows; ranks, neighbours and frames are logics of
-ordered groups (operators/group_functions), which cost O(rows of the partition) for each change.
+A window over a whole partition is an aggregate that is joined with its rows; ranks and neighbours are logics of ordered
+groups (operators/group_functions), which cost O(rows of the partition) for each change; frames.py makes other frames.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vernier.operators.language.collection.collection import Collection
-from vernier.operators.language.expr.expression import Column, Literal
+from vernier.operators.language.expr.expression import Call, Column, Literal
 from vernier.operators.language.expr.order import Order
+from vernier.operators.language.types.scalars import Int64
 from vernier.operators.sql.aggregating import over_partition
 from vernier.operators.sql.expressions import unknown
+from vernier.operators.sql.frames import Frame, framed
 from vernier.operators.sql.refusals import refuse
-from vernier.operators.sql.relations import Relation, fresh
+from vernier.operators.sql.relations import Relation, fresh, usable
 from vernier.operators.sql.trees import Tree
 
 Ordered = Callable[[Relation, Sequence[Tree]], tuple[Relation, list[Order]]]
@@ -33,7 +35,7 @@ def window(below: Relation, tree: Tree, ordered: Ordered) -> Relation:
         while expression.kind != "WindowExpression":
             raise unknown(expression)
         function, spec = expression.children
-        name = fresh(one.name, found.row.names)
+        name = fresh(usable(one.name), found.row.names)
         found = _with(found, function, spec, name, by, within)
         ids[one.id] = name
     return Relation(found.node, ids).project([(n, column, Column(column)) for n, column in ids.items()])
@@ -43,19 +45,26 @@ def _with(rows: Relation, function: Tree, spec: Tree, name: str, by: list[Order]
     frame = spec.children[-1]
     low, high = (one.kind for one in frame.children) if frame.children else ("", "")
     if function.kind in _RANKS:
-        made = _RANKS[function.kind](Collection(rows.node), by=_needed(by, within, rows), within=within, name=name)
+        rows, by = _needed(by, within, rows)
+        made = _RANKS[function.kind](Collection(rows.node), by=by, within=within, name=name)
         return replace(rows, node=made.node)
     if function.kind in ("Lag", "Lead"):
         return _shifted(rows, function, name, by, within)
     if function.kind == "AggregateExpression" and (low, high) == ("UnboundedPreceding", "UnboundedFollowing"):
         return over_partition(rows, function, name, within)
-    raise refuse("this frame cannot be maintained; write a frame over the whole partition, or a join", "over", "rows")
+    if function.kind == "AggregateExpression" and frame.children:
+        rows, by = _needed(by, within, rows)
+        return framed(rows, function, name, by, within, Frame.of(frame))
+    raise unknown(function)
 
 
-def _needed(by: list[Order], within: list[str], rows: Relation) -> list[Order]:
-    """The order, without the partition's own columns; all columns where nothing is left."""
+def _needed(by: list[Order], within: list[str], rows: Relation) -> tuple[Relation, list[Order]]:
+    """The order without the partition's own columns. Where nothing is left all rows are equal in it: a constant."""
     kept = [one for one in by if one.column.column not in within]
-    return kept or [Order(Column(one)) for one in rows.row.names if one not in within][:1] or by
+    if kept:
+        return rows, kept
+    rows, (constant,) = rows.with_columns([("no order", Literal(0, Int64()))])
+    return rows, [Order(Column(constant))]
 
 
 def _shifted(rows: Relation, function: Tree, name: str, by: list[Order], within: list[str]) -> Relation:
@@ -66,7 +75,8 @@ def _shifted(rows: Relation, function: Tree, name: str, by: list[Order], within:
     rows, (column,) = rows.with_columns([("shifted", rows.of(value))])
     given = rows.of(default)
     if column in within:
-        raise refuse("lag() and lead() of a column of PARTITION BY: it is equal in all of the partition", function.kind)
+        rows, (column,) = rows.with_columns([("shifted", Call("coalesce", (Column(column), Column(column))))])
+    rows, by = _needed(by, within, rows)
     if not isinstance(given, Literal):
         while hasattr(given, "part"):
             given = given.part
@@ -80,7 +90,7 @@ def _shifted(rows: Relation, function: Tree, name: str, by: list[Order], within:
         Collection(rows.node),
         column,
         number,
-        by=_needed(by, within, rows),
+        by=by,
         within=within,
         name=name,
         default=None if given.value is None else given,

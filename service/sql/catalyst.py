@@ -19,8 +19,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
 from typing import Any
+
+from vernier.service.sql.completion import complete, each
 
 LEFT_OUT = frozenset(
     {
@@ -124,7 +125,7 @@ class Catalyst:
             steady = json.loads(analysed.toJSON())
             optimised = self._optimised(analysed)
             plan = json.loads(optimised.toJSON())
-            self._add_rows(optimised, plan)
+            complete(optimised, plan, self.spark)
             names = [{"name": one["name"], "type": one["type"], "nullable": one["nullable"]} for one in output]
             return {"plan": plan, "output": names, "analysed": sorted(_classes(steady))}
         except PySparkException as error:
@@ -139,8 +140,8 @@ class Catalyst:
         optimizer = self.spark._jsparkSession.sessionState().optimizer()
         session = getattr(self._jvm.org.apache.spark.sql.classic, "SparkSession$").__getattr__("MODULE$")
         session.setActiveSession(self.spark._jsparkSession)
-        for batch in _each(optimizer.batches()):
-            rules = [rule for rule in _each(batch.rules()) if rule.ruleName().split(".")[-1] not in LEFT_OUT]
+        for batch in each(optimizer.batches()):
+            rules = [rule for rule in each(batch.rules()) if rule.ruleName().split(".")[-1] not in LEFT_OUT]
             passes = min(int(batch.strategy().maxIterations()), _MOST_PASSES)
             for _ in range(passes):
                 before = plan
@@ -149,36 +150,6 @@ class Catalyst:
                 if plan.fastEquals(before):
                     break
         return plan
-
-    def _add_rows(self, plan: Any, nodes: list[dict[str, Any]]) -> None:
-        """Puts the rows of VALUES into the plan, whose JSON leaves them out."""
-        local = [node for node in nodes if node["class"].endswith(".LocalRelation")]
-        if not local:
-            return
-        leaves = [leaf for leaf in _each(plan.collectLeaves()) if leaf.getClass().getName().endswith(".LocalRelation")]
-        dataset = getattr(self._jvm.org.apache.spark.sql.classic, "Dataset$").__getattr__("MODULE$")
-        for node, leaf in zip(local, leaves, strict=True):
-            frame = dataset.ofRows(self.spark._jsparkSession, leaf)
-            from pyspark.sql import DataFrame
-
-            rows = DataFrame(frame, self.spark).collect()
-            node["rows"] = [[_plain(value) for value in row] for row in rows]
-
-
-def _each(sequence: Any) -> Iterator[Any]:
-    """The members of a Scala sequence."""
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
-
-
-def _plain(value: Any) -> Any:
-    """A value of a constant row as JSON: numbers and texts as they are, others as text."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return str(value)
 
 
 def _classes(tree: Any) -> set[str]:

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tests.oracle.model import Change, collection_at
@@ -60,7 +62,11 @@ class Oracle:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.warehouse.dir": str(scratch),
             "spark.sql.shuffle.partitions": "1",
+            # Queries run once on a few rows, so compiling them would take most of the time.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.log.level": "OFF",
+            "spark.ui.showConsoleProgress": "false",
         }.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
@@ -73,15 +79,24 @@ class Oracle:
         """The app of a program in SQL."""
         return self.front.program(program, file)
 
-    def answer(self, query: str, tables: Mapping[str, tuple[StructType, Sequence[tuple[Any, ...]]]]) -> Counter[Any]:
-        """Spark's rows of a query on tables."""
+    @contextmanager
+    def snapshot(self, tables: Mapping[str, tuple[StructType, Sequence[tuple[Any, ...]]]]) -> Iterator[None]:
+        """Tables with these rows, which `answer` reads. They are Spark's local relations, so a query takes few jobs."""
         for name, (schema, rows) in tables.items():
-            self.spark.createDataFrame(list(rows), schema).createOrReplaceTempView(name)
+            columns = list(zip(*rows, strict=True)) or [()] * len(schema.fields)
+            types = to_arrow_schema(schema, timezone="UTC")
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, types, strict=True)]
+            frame = self.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=types), schema)
+            frame.createOrReplaceTempView(name)
         try:
-            return Counter(tuple(map(comparable, row)) for row in self.spark.sql(query).collect())
+            yield
         finally:
             for name in tables:
                 self.spark.catalog.dropTempView(name)
+
+    def answer(self, query: str) -> Counter[Any]:
+        """Spark's rows of a query on the snapshot."""
+        return Counter(tuple(map(comparable, row)) for row in self.spark.sql(query).collect())
 
 
 def comparable(value: Any) -> Any:
@@ -121,23 +136,28 @@ def check(
     """Each query, maintained over the changes, has Spark's rows at each of the times. tables: CREATE TABLE."""
     views = "".join(f"CREATE MATERIALIZED VIEW {name} AS {query};\n" for name, query in queries.items())
     app = oracle.build(tables + views)
-    schemas = {
-        name: StructType.fromJson({"type": "struct", "fields": _fields(source.schema)})
-        for name, source in app.sources.items()
-    }
     with testing.run(app, epochs=epochs, workers=workers) as run:
         for name, updates in changes.items():
             run.update(name, updates)
         run.finish()
         for time in times:
-            tables_now = {
-                name: (schemas[name], [_for_spark(row, schemas[name]) for row in _bag(changes.get(name, ()), time)])
-                for name in app.sources
-            }
-            for name, query in queries.items():
-                wanted = oracle.answer(query, tables_now)
-                found = rows_at(run, name, time)
-                assert found == wanted, f"{name} at {time}: {query}\nvernier {found - wanted}\nspark {wanted - found}"
+            with oracle.snapshot(tables_at(app, changes, time)):
+                for name, query in queries.items():
+                    wanted, found = oracle.answer(query), rows_at(run, name, time)
+                    assert found == wanted, (
+                        f"{name} at {time}: {query}\nvernier {found - wanted}\nspark {wanted - found}"
+                    )
+
+
+def tables_at(
+    app: App, changes: Mapping[str, Sequence[Change]], time: int
+) -> dict[str, tuple[StructType, list[tuple[Any, ...]]]]:
+    """The rows of an app's sources at a time, with their schemas in Spark."""
+    found = {}
+    for name, source in app.sources.items():
+        schema = StructType.fromJson({"type": "struct", "fields": _fields(source.schema)})
+        found[name] = schema, [_for_spark(row, schema) for row in _bag(changes.get(name, ()), time)]
+    return found
 
 
 def _fields(row: Any) -> list[dict[str, Any]]:

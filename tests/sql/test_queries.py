@@ -5,11 +5,18 @@ from __future__ import annotations
 import datetime
 import decimal
 import random
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.oracle.model import Change, Collection
-from tests.sql.snapshots import Oracle, check
+from tests.sql.logic import read_records, rewritten, script, shown
+from tests.sql.random_queries import BATCH, Outcome, compare
+from tests.sql.snapshots import Oracle, check, rows_at, tables_at
+from vernier.operators import testing
+from vernier.operators.errors import ProgramError
+from vernier.operators.sql.columns import spark_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -146,3 +153,60 @@ def test_operators_mean_what_they_do_in_spark(oracle: Oracle) -> None:
 @pytest.mark.parametrize("seed", [3, 4])
 def test_operators_mean_the_same_with_any_epochs_and_workers(oracle: Oracle, seed: int) -> None:
     check(oracle, TABLES, OPERATORS, history(seed), (11, 24, 41, 59), epochs=(7, 8, 30, 44), workers=2)
+
+
+FILES = sorted((Path(__file__).parent / "slt").glob("*.slt"))
+SHORT = "joins"
+"""The file that every run reads."""
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(one, id=one.stem, marks=[] if one.stem == SHORT else pytest.mark.slow) for one in FILES]
+)
+def test_a_file_has_the_rows_that_it_shows(oracle: Oracle, file: Path, update_golden: bool) -> None:
+    """And Spark has them, where it knows the construct, too."""
+    records = read_records(file.read_text("utf-8"))
+    made = script(records)
+    for record, program in made.refused:
+        with pytest.raises(ProgramError) as caught:
+            oracle.build(program, file.name)
+        assert record.head in str(caught.value), f"{file.name}:{record.line}"
+    app = oracle.build(made.program, file.name)
+    rows: dict[int, list[str]] = {}
+    with testing.run(app, epochs=sorted({one.time for one in made.asked})[::2]) as run:
+        for name, updates in made.changes.items():
+            run.update(name, updates)
+        run.finish()
+        for one in made.asked:
+            types = [str(spark_of(field.type)) for field in app.views[one.view].node.schema.fields]
+            rows[one.record.line] = shown(Counter(run.counts(one.view, at=one.time)), types)
+            if not any(word in one.record.text for word in OURS):
+                with oracle.snapshot(tables_at(app, made.changes, one.time)):
+                    wanted = oracle.answer(one.record.text)
+                assert rows_at(run, one.view, one.time) == wanted, f"{file.name}:{one.record.line}"
+    if update_golden:
+        file.write_text(rewritten(file.read_text("utf-8"), records, rows), "utf-8")
+    for one in () if update_golden else made.asked:
+        assert rows[one.record.line] == list(one.record.wanted), f"{file.name}:{one.record.line}"
+
+
+OURS = ("MUTUALLY", "data_time")
+"""Words of queries that Spark does not know."""
+
+
+@pytest.mark.parametrize("queries", [5, pytest.param(BATCH, marks=pytest.mark.slow)])
+def test_random_queries_have_the_rows_of_spark(oracle: Oracle, queries: int) -> None:
+    outcome = Outcome()
+    compare(oracle, 1, range(queries), outcome)
+    assert not outcome.findings, str(outcome)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_two_thousand_random_queries_have_the_rows_of_spark(oracle: Oracle) -> None:
+    outcome = Outcome()
+    for first in range(0, 2000, BATCH):
+        compare(oracle, 1, range(first, first + BATCH), outcome)
+    assert not outcome.findings, str(outcome)
+    assert outcome.refused.total() <= outcome.queries // 20, str(outcome)

@@ -173,8 +173,8 @@ def test_recursive_sql_is_the_program_in_python(oracle: Oracle, name: str) -> No
     app = vn.App("python")
     app.view("v", build(app.source("edges", Edge), app.source("roots", Root)))
     changes = []
-    for one in (app, oracle.build(TABLES + text)):
-        with testing.run(one, epochs=(7, 21, 22)) as run:
+    for workers, one in enumerate((app, oracle.build(TABLES + text)), 1):
+        with testing.run(one, epochs=(7, 21, 22), workers=workers) as run:
             for source, updates in graph(7).items():
                 run.update(source, updates)
             run.finish()

@@ -26,9 +26,9 @@ WRONG = {
     "the first row": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, first(s) AS f FROM t GROUP BY k;",
     "a median": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, median(v) AS m FROM t GROUP BY k;",
     "an approximation": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT approx_count_distinct(k) AS n FROM t;",
-    "a pivot": HEAD
-    + "CREATE MATERIALIZED VIEW a AS SELECT * FROM (SELECT k, v, s FROM t) PIVOT (sum(v) FOR s IN ('x'));",
-    "a frame": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, sum(v) OVER (ORDER BY ts ROWS 2 PRECEDING) AS x FROM t;",
+    "a pivot by two columns": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT * FROM (SELECT k, v, s FROM t) "
+    "PIVOT (sum(v) FOR (s, k) IN (('x', 1) AS x));",
+    "a frame": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, max(v) OVER (ORDER BY ts ROWS 2 PRECEDING) AS x FROM t;",
     "a column without a name": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, v + 1 FROM t;",
     "two columns of one name": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT t.k, u.k FROM t, u;",
     "a name declared twice": HEAD + "CREATE VIEW T AS SELECT k FROM u;",

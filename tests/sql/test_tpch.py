@@ -6,57 +6,24 @@ import decimal
 import math
 import random
 from collections import Counter
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
-import duckdb_extension_tpch
 import pyarrow as pa
 import pytest
 
+from bench.tpch import NAMES, TABLES, fill, view
 from tests.oracle.model import Change
 from tests.sql.snapshots import Oracle, comparable, rows_at
 from vernier.operators import testing
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-TABLES = """
-CREATE TABLE region (r_regionkey INT NOT NULL, r_name STRING NOT NULL, r_comment STRING NOT NULL);
-CREATE TABLE nation (n_nationkey INT NOT NULL, n_name STRING NOT NULL, n_regionkey INT NOT NULL,
-  n_comment STRING NOT NULL);
-CREATE TABLE supplier (s_suppkey BIGINT NOT NULL, s_name STRING NOT NULL, s_address STRING NOT NULL,
-  s_nationkey INT NOT NULL, s_phone STRING NOT NULL, s_acctbal DECIMAL(15, 2) NOT NULL, s_comment STRING NOT NULL);
-CREATE TABLE customer (c_custkey BIGINT NOT NULL, c_name STRING NOT NULL, c_address STRING NOT NULL,
-  c_nationkey INT NOT NULL, c_phone STRING NOT NULL, c_acctbal DECIMAL(15, 2) NOT NULL,
-  c_mktsegment STRING NOT NULL, c_comment STRING NOT NULL);
-CREATE TABLE part (p_partkey BIGINT NOT NULL, p_name STRING NOT NULL, p_mfgr STRING NOT NULL, p_brand STRING NOT NULL,
-  p_type STRING NOT NULL, p_size INT NOT NULL, p_container STRING NOT NULL, p_retailprice DECIMAL(15, 2) NOT NULL,
-  p_comment STRING NOT NULL);
-CREATE TABLE partsupp (ps_partkey BIGINT NOT NULL, ps_suppkey BIGINT NOT NULL, ps_availqty BIGINT NOT NULL,
-  ps_supplycost DECIMAL(15, 2) NOT NULL, ps_comment STRING NOT NULL);
-CREATE TABLE orders (o_orderkey BIGINT NOT NULL, o_custkey BIGINT NOT NULL, o_orderstatus STRING NOT NULL,
-  o_totalprice DECIMAL(15, 2) NOT NULL, o_orderdate DATE NOT NULL, o_orderpriority STRING NOT NULL,
-  o_clerk STRING NOT NULL, o_shippriority INT NOT NULL, o_comment STRING NOT NULL);
-CREATE TABLE lineitem (l_orderkey BIGINT NOT NULL, l_partkey BIGINT NOT NULL, l_suppkey BIGINT NOT NULL,
-  l_linenumber BIGINT NOT NULL, l_quantity DECIMAL(15, 2) NOT NULL, l_extendedprice DECIMAL(15, 2) NOT NULL,
-  l_discount DECIMAL(15, 2) NOT NULL, l_tax DECIMAL(15, 2) NOT NULL, l_returnflag STRING NOT NULL,
-  l_linestatus STRING NOT NULL, l_shipdate DATE NOT NULL, l_commitdate DATE NOT NULL, l_receiptdate DATE NOT NULL,
-  l_shipinstruct STRING NOT NULL, l_shipmode STRING NOT NULL, l_comment STRING NOT NULL);
-"""
-NAMES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
-SCALE = 0.01
 LAST = 1_000
 """Data times are 1 to LAST: a row comes at a random time, one in five goes later and comes again by LAST."""
 TIES = {2, 3, 10, 18, 21}
 """Queries with ORDER BY … LIMIT: rows that are equal in their order may differ between systems."""
-
-
-def tpch(connection: duckdb.DuckDBPyConnection) -> dict[int, str]:
-    """Fill the eight tables, and return the queries by number."""
-    (extension,) = Path(str(duckdb_extension_tpch.__file__)).parent.rglob("tpch.duckdb_extension")
-    connection.execute(f"LOAD '{extension}'")
-    connection.execute(f"CALL dbgen(sf = {SCALE})")
-    return dict(connection.execute("SELECT query_nr, query FROM tpch_queries()").fetchall())
 
 
 def history(rows: list[tuple[Any, ...]], choose: random.Random) -> list[Change]:
@@ -72,23 +39,27 @@ def history(rows: list[tuple[Any, ...]], choose: random.Random) -> list[Change]:
     return found
 
 
-def test_all_queries_are_what_duckdb_makes_of_the_tables(oracle: Oracle) -> None:
+@pytest.mark.parametrize(
+    ("scale", "times"),
+    [
+        (0.01, (50, 300, 500, 640, LAST)),
+        pytest.param(0.1, range(50, LAST + 1, 50), marks=[pytest.mark.nightly, pytest.mark.timeout(14_400)]),
+    ],
+)
+def test_all_queries_are_what_duckdb_makes_of_the_tables(oracle: Oracle, scale: float, times: Sequence[int]) -> None:
     choose = random.Random(22)
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as sql:
-        queries = tpch(sql)
+        queries = fill(sql, scale)
         changes = {name: history(sql.execute(f"FROM {name}").fetchall(), choose) for name in NAMES}
         types = {name: sql.execute(f"FROM {name} LIMIT 0").to_arrow_table().schema for name in NAMES}
-        views = "".join(
-            f"CREATE MATERIALIZED VIEW q{number} ({named(sql, query)}) AS {unlimited(number, query)};\n"
-            for number, query in queries.items()
-        )
+        views = "".join(view(sql, number, unlimited(number, query)) for number, query in queries.items())
         app = oracle.build(TABLES + views)
         with testing.run(app, epochs=(100, 101, 500, 650, 900), workers=1) as run:
             for name, updates in changes.items():
                 run.update(name, updates)
             run.finish()
             seen: Counter[int] = Counter()
-            for time in (50, 300, 500, 640, LAST):
+            for time in times:
                 for name in NAMES:
                     held: Counter[Any] = Counter()
                     for row, at, diff in changes[name]:
@@ -105,11 +76,6 @@ def test_all_queries_are_what_duckdb_makes_of_the_tables(oracle: Oracle) -> None
                     assert alike(found, answer), f"query {number} at {time}:\n{found[:5]}\n{answer[:5]}"
                     seen[number] += len(answer)
             assert all(seen[number] for number in queries), f"queries without any row: {seen}"
-
-
-def named(sql: duckdb.DuckDBPyConnection, query: str) -> str:
-    """Names for the columns of a query, some of which have none."""
-    return ", ".join(f"c{i}" for i in range(len(sql.execute(query).description or ())))
 
 
 def unlimited(number: int, query: str) -> str:

@@ -1,0 +1,127 @@
+"""What Spark's JSON of a plan leaves out, added to it: rows of VALUES, values of PIVOT, what explode drops, sessions.
+
+Each is read from the plan itself, and only where the JSON has a class that needs it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+SESSION = "spark.sessionWindow"
+"""The metadata by which Spark marks the struct of session_window()."""
+
+
+def complete(plan: Any, nodes: list[dict[str, Any]], session: Any) -> None:
+    """Add to the JSON of a plan: `rows` of LocalRelation, `pivotColumnValues` of PivotFirst as texts of literals,
+    `unrequiredChildIndex` of Generate, and `sessions` of Aggregate, the numbers of its keys that are sessions."""
+    found = list(_objects(nodes))
+    local = [one for one in found if one["class"].endswith(".LocalRelation")]
+    if local:
+        _add_rows(plan, local, session)
+    pivots = [one for one in found if one["class"].endswith(".PivotFirst")]
+    if pivots:
+        values = {
+            str(one.pivotColumn().exprId().id()): [_text(value) for value in each(one.pivotColumnValues())]
+            for one in _expressions(plan)
+            if one.getClass().getSimpleName() == "PivotFirst"
+        }
+        for one in pivots:
+            one["pivotColumnValues"] = values.get(str(one["pivot"]))
+    if any(one["class"].endswith(".Generate") for one in found):
+        dropped = {
+            int(next(each(node.generatorOutput())).exprId().id()): [int(at) for at in each(node.unrequiredChildIndex())]
+            for node in _plans(plan)
+            if node.getClass().getSimpleName() == "Generate"
+        }
+        for one in found:
+            if one["class"].endswith(".Generate"):
+                one["unrequiredChildIndex"] = dropped[int(one["generatorOutput"][0][0]["exprId"]["id"])]
+    if any(one.get("name") == "session_window" for one in found):
+        marked = {
+            int(key.exprId().id())
+            for node in _plans(plan)
+            if node.getClass().getSimpleName() == "Aggregate"
+            for key in each(node.groupingExpressions())
+            if key.getClass().getSimpleName() == "AttributeReference" and key.metadata().contains(SESSION)
+        }
+        for one in found:
+            if one["class"].endswith(".Aggregate"):
+                one["sessions"] = sorted(marked)
+
+
+def each(sequence: Any) -> Iterator[Any]:
+    """The members of a Scala sequence."""
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _objects(tree: Any) -> Iterator[dict[str, Any]]:
+    """All nodes and expressions of a plan's JSON. A PivotFirst gets `pivot`, the number of its column."""
+    if isinstance(tree, list):
+        for at, one in enumerate(tree):
+            if isinstance(one, dict) and str(one.get("class", "")).endswith(".PivotFirst"):
+                one["pivot"] = tree[at + 1].get("exprId", {}).get("id")
+            yield from _objects(one)
+    elif isinstance(tree, dict):
+        if "class" in tree:
+            yield tree
+        for one in tree.values():
+            yield from _objects(one)
+
+
+def _plans(plan: Any) -> Iterator[Any]:
+    """All nodes of a plan, those of its subqueries included."""
+    yield plan
+    for child in each(plan.children()):
+        yield from _plans(child)
+    for one in _below(each(plan.expressions())):
+        if one.getClass().getSimpleName() == "ScalarSubquery":
+            yield from _plans(one.plan())
+
+
+def _expressions(plan: Any) -> Iterator[Any]:
+    for node in _plans(plan):
+        yield from _below(each(node.expressions()))
+
+
+def _below(expressions: Iterator[Any]) -> Iterator[Any]:
+    for one in expressions:
+        yield one
+        yield from _below(each(one.children()))
+
+
+def _add_rows(plan: Any, local: list[dict[str, Any]], session: Any) -> None:
+    from pyspark.sql import DataFrame
+
+    dataset = getattr(session._jvm.org.apache.spark.sql.classic, "Dataset$").__getattr__("MODULE$")
+    leaves = {}
+    for one in _plans(plan):
+        if one.getClass().getSimpleName() == "LocalRelation":
+            leaves[tuple(int(column.exprId().id()) for column in each(one.output()))] = one
+    for node in local:
+        leaf = leaves[tuple(int(column[0]["exprId"]["id"]) for column in node["output"])]
+        rows = DataFrame(dataset.ofRows(session._jsparkSession, leaf), session).collect()
+        node["rows"] = [[_plain(value) for value in row] for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    """A value of a constant row as JSON: numbers and texts as they are, others as text."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return str(value)
+
+
+def _text(value: Any) -> str | None:
+    """One of Catalyst's values as the text of a literal."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float, str, datetime.date)):
+        return str(value)
+    return str(value.toString())
