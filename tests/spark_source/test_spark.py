@@ -91,6 +91,20 @@ def test_a_stream_restarted_ten_times_has_each_change_once(spark: SparkSession, 
     assert Counter(found) == Counter((row[0], at, diff) for row, at, diff in model.between(0, 1 << 62))
 
 
+def test_rows_are_those_of_http(spark: SparkSession, serve: Callable[..., Served], tmp_path: Path) -> None:
+    own = StateBuilder(tmp_path / "state", {"reach": VIEWS["reach"]}, shards=2)
+    own.commit(100, {"reach": [((n,), n % 90, 1 + n % 2) for n in range(20_000)]})
+    own.commit(200, {"reach": [((n,), 150, -1) for n in range(0, 20_000, 2)]})
+    own.close()
+    served = serve(own.path)
+    with vn.connect(served.url) as client:
+        for as_of in (40, 99, 170):
+            wanted = Counter({row["node"]: row["_diff"] for row in client.arrow("reach", as_of=as_of).to_pylist()})
+            for place in ({"state": str(own.path), "partitions": "2"}, {"url": served.url}):
+                found = spark.read.format("vernier").options(view="reach", as_of=str(as_of), **place).load()
+                assert Counter(row.node for row in found.collect()) == wanted
+
+
 def test_mistakes_are_named(spark: SparkSession, tmp_path: Path) -> None:
     builder = StateBuilder(tmp_path / "state", VIEWS)
     builder.commit(10, {})
