@@ -16,7 +16,9 @@ from typing import cast
 
 import numpy as np
 
+from vernier.operators.engine.interpreter import MOST, Interpreter
 from vernier.operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
+from vernier.operators.kernels.runs import LOOP_ROUNDS
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.physical import (
     arrange,
@@ -187,6 +189,8 @@ class Worker:
         self.inputs |= self.constants  # sources' names have no blanks
         self.loops = [cast(iterate.Loop, by_id[op.id]) for op in plan.of(LoopOp)]
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.of(ViewOp)}
+        whole = only is None and self.exchange.workers == 1
+        self.interpreter = Interpreter.of(plan, self.state.traces) if whole else None
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
         """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
@@ -224,7 +228,7 @@ class Worker:
         merged_now, kept_now = self._merged_and_kept()
         result.seconds = time.perf_counter() - started
         result.merged, result.kept = int(merged_now - merged), int(kept_now - kept)
-        result.rounds = {loop.loop.label: loop.rounds for loop in self.loops}
+        result.rounds = {loop.loop.label: self._rounds(loop) for loop in self.loops}
         return result
 
     def _check_changes(self) -> None:
@@ -236,6 +240,7 @@ class Worker:
 
     def totals(self) -> dict[str, tuple[float, int, int]]:
         """The seconds, updates in and updates out of each operator since this worker was made, by its number."""
+        self._count_interpreted()
         return {
             name: (own.seconds, sum(one.updates_out for one in inputs), own.updates_out)
             for name, own, inputs in self._counters
@@ -316,6 +321,8 @@ class Worker:
             taken += len(part)
             one_time = one_time and (len(part) == 0 or part[0, -2] == part[-1, -2])
         loads = taken > MANY or (taken > LOAD and one_time)
+        if taken <= MOST and self._interpret(start, stop, taken):
+            return
         if loads:
             for trace in self.state.traces.values():
                 trace.loads = True
@@ -338,12 +345,57 @@ class Worker:
         if self.pace.wants(taken):
             traces = self.state.traces.values()
             self.pace.learn(taken, sum(trace.sealed for trace in traces), sum(trace.updates for trace in traces))
-        for name, trace in self.state.traces.items():
-            trace.close_slice(self.plan.arrangements[name].since(stop))
+        for name, since in zip(self.plan.arrangements, self._sinces(stop), strict=True):
+            self.state.traces[name].close_slice(since)
         for queue in self.state.queues.values():
             queue.close_slice(stop)
         if loads:
             spill.return_memory()
+
+    def _count_interpreted(self) -> None:
+        """Add what the interpreter has counted to the operators' counters."""
+        if self.interpreter is None:
+            return
+        stats, places = self.interpreter.stats, self.interpreter.program.places
+        for operator in self.operators:
+            steps, rows, nanoseconds, _ = stats[places[operator.op.id]].tolist()
+            operator.counters.steps += steps
+            operator.counters.updates_out += rows
+            operator.counters.seconds += nanoseconds / 1e9
+        for loop in self.loops:
+            loop.rounds = self._rounds(loop)
+        stats[:] = 0
+
+    def _rounds(self, loop: iterate.Loop) -> int:
+        """The number of rounds of a loop since this worker was made."""
+        if self.interpreter is None:
+            return loop.rounds
+        place = self.interpreter.program.places[loop.op.id]
+        return loop.rounds + int(self.interpreter.stats[place, LOOP_ROUNDS])
+
+    def _waiting(self) -> dict[str, Ints]:
+        """The updates that inputs will emit in this slice."""
+        return {name: one.waiting for name, one in self.inputs.items() if one.waiting is not None}
+
+    def _sinces(self, stop: int) -> list[int]:
+        """To which time each trace of the plan compacts when the slice ends at `stop`."""
+        return [shape.since(stop) for shape in self.plan.arrangements.values()]
+
+    def _interpret(self, start: int, stop: int, taken: int) -> bool:
+        """Run a small slice by the interpreter. Returns whether it has."""
+        interpreter = self.interpreter
+        if interpreter is None or not interpreter.run(start, stop, self._waiting(), self._sinces(stop)):
+            return False
+        for source in self.inputs.values():
+            source.waiting = None
+        for name, rows in interpreter.outputs().items():
+            self.views[name].changes.append(rows)
+            self.views[name].emitted += len(rows)
+        if self.pace.wants(taken):
+            state = sum(trace.updates for trace in self.state.traces.values())
+            self.pace.learn(taken, interpreter.traces.sealed, state)
+        interpreter.close(start, stop)
+        return True
 
 
 def _by_time(updates: Updates) -> Ints:

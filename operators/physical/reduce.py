@@ -16,7 +16,7 @@ Sources: "Specializing differential dataflow" and "High resolution, high through
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from vernier.operators.kernels.reducing import reduce_keys
 from vernier.operators.physical.reduce_base import Reduction
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.reduction_ops import ReduceOp
+from vernier.operators.planning.stages import Words
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.storage.trace.spine import Selection
@@ -40,7 +41,7 @@ class Reduce(Reduction):
         super().__init__(op, scope)
         self.compared = op.compared
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
-        self.in_order = len(self.aggregations) == 1 and not self.compared and _of_one_val(self.aggregations[0])
+        self.in_order = not self.compared and of_one_val(op.aggregations)
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Replay the histories of the keys. Raises AggregateOverflow."""
@@ -68,13 +69,15 @@ class Reduce(Reduction):
         return rows, visits
 
 
-def _of_one_val(aggregation: Ints) -> bool:
-    """Whether an aggregation reads one val at a time, in the order of vals: PRESENT, or MIN or MAX of a val that cannot
-    be null."""
-    if aggregation[KIND] == PRESENT:
+def of_one_val(aggregations: Sequence[Words]) -> bool:
+    """Whether there is one aggregation, which reads one val at a time, in the order of vals: PRESENT, or MIN or MAX of
+    a val that cannot be null."""
+    if len(aggregations) != 1:
+        return False
+    (rule,) = aggregations
+    if rule[KIND] == PRESENT:
         return True
-    first = aggregation[WORD] == 0 and aggregation[FLAG] < 0 and aggregation[OUT_FLAG] < 0
-    return bool(first) and aggregation[KIND] in (MIN, MAX)
+    return rule[WORD] == 0 and rule[FLAG] < 0 and rule[OUT_FLAG] < 0 and rule[KIND] in (MIN, MAX)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {ReduceOp: Reduce}

@@ -46,6 +46,8 @@ class Pass:
         self._registers = 0
         self._row: list[int | None] = [None] * width
         self._inputs = list(range(width))
+        self.program: tuple[Ints, Ints, int, Ints]
+        """Instructions, constants, number of registers and output registers, for kernels.passes.run_pass."""
 
     def add(self, stage: Stage) -> None:
         """Append a step. Raises Unfit and leaves the pass unchanged if the step cannot be part of a program."""
@@ -61,7 +63,7 @@ class Pass:
 
     def run(self, data: Ints, tail: int) -> Ints | None:
         """The updates `[row | tail columns]` after all steps, or None if the steps must run one by one."""
-        rows, status = kernel.run_pass(np.ascontiguousarray(data), tail, *self._program)
+        rows, status = kernel.run_pass(np.ascontiguousarray(data), tail, *self.program)
         found: Ints = rows
         return found if status == 0 else None
 
@@ -69,7 +71,7 @@ class Pass:
         """Finish the program; no more steps follow."""
         words = np.array([self._word(i) for i in range(len(self._row))], np.int64)
         code = np.array(self._code, np.int64).reshape(-1, 4)
-        self._program = (code, np.array(self._constants, np.int64), max(1, self._registers), words)
+        self.program = (code, np.array(self._constants, np.int64), max(1, self._registers), words)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

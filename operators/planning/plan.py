@@ -127,6 +127,8 @@ class Plan:
     """Whether temporal filters or table functions have been moved below joins."""
     evolve: Callable[[Mapping[str, RowType]], Evolution] = field(default=lambda former: NONE, compare=False)
     """What a state is good for whose sources had these columns (evolution.py)."""
+    program: Any = field(default=None, init=False, compare=False)
+    """The plan as operators/engine/program.py has written it, if it has: False if it cannot be written."""
 
     def __repr__(self) -> str:
         return (

@@ -25,10 +25,11 @@ LINK = 4
 the row after the last."""
 STEPS, LINKS, SLOTS, USED, ROWS, COUNTS = range(6)
 """What is in use: indexed steps, links, slots, rows of the arena; and the rows of the indexed steps."""
-BASE, SHIFT, SCALE, TRIES, INDEX_WORDS = range(COUNTS, COUNTS + 5)
+BASE, SHIFT, SCALE, TRIES, GENERATION, INDEX_WORDS = range(COUNTS, COUNTS + 6)
 """After the counts: where heads lie (`lay_out`). That is (((hash - base) >> shift) x scale) >> 32, the order in which
 keys arrive, or the low bits of the hash if the scale is 0. Then the number of steps that are tries. Tries are not
-indexed: they are read like batches, and while there are any, no history is cached."""
+indexed: they are read like batches, and while there are any, no history is cached. Then the number of the index's
+generation: heads of others count as empty."""
 
 _LOW = (1 << 32) - 1
 

@@ -5,6 +5,8 @@ A history is the consolidated updates of one key over all batches of a trace.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from vernier.storage.kernels.histories import AS_STORED, select_keys
 from vernier.storage.kernels.step_index import (
     COUNTS,
+    GENERATION,
     GENERATIONS,
     HEAD,
     INDEX_WORDS,
@@ -74,6 +77,22 @@ class Selection:
         return Selection(np.column_stack((ends - sizes, ends)), self.entries[places])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lent:
+    """The arrays of a history cache, for a kernel that uses them for a slice: no history is cached in them then."""
+
+    index: Ints
+    heads: Ints
+    slots: Ints
+    links: Ints
+    arena: Ints
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.heads.nbytes + self.slots.nbytes + self.links.nbytes + self.arena.nbytes
+
+
 class HistoryCache:
     """The histories of a trace's keys that have been requested since `forget`, and an index of the steps (sorted rows
     that the running slice has sealed but not yet closed into a batch).
@@ -83,8 +102,8 @@ class HistoryCache:
     """
 
     __slots__ = (
-        "_arena", "_asked", "_fold", "_generation", "_heads", "_index", "_key_width", "_least", "_links", "_most",
-        "_of", "_shape", "_slots",
+        "_arena", "_asked", "_fold", "_heads", "_index", "_key_width", "_least", "_lent", "_links",
+        "_most", "_of", "_shape", "_slots",
     )  # fmt: skip
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
@@ -94,12 +113,16 @@ class HistoryCache:
         self._of = 0
         self._least, self._most = 2**63 - 1, -(2**63)
         self._index = np.zeros(INDEX_WORDS, np.int64)
-        self._generation: int
+        self._lent: Lent | None = None
         self._heads: Ints
         self._slots: Ints
         self._links: Ints
         self._arena: Ints = np.empty((0, val_width + depth + 2), np.int64)
         self._empty()
+
+    @property
+    def _generation(self) -> int:
+        return int(self._index[GENERATION])
 
     def select(
         self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int, fold: int
@@ -143,6 +166,24 @@ class HistoryCache:
         if asked > _ORDERED:
             self._make_arena()
 
+    def lend(self, trace: int) -> Lent:
+        """The arrays, for a kernel that runs a slice of the trace of this number and leaves nothing cached. They are
+        the same object while they are the same arrays."""
+        self.serve(trace)
+        self.forget()
+        lent = self._lent
+        arrays = self._heads, self._slots, self._links, self._arena
+        if lent is None or any(map(operator.is_not, arrays, (lent.heads, lent.slots, lent.links, lent.arena))):
+            lent = self._lent = Lent(self._index, *arrays)
+        return lent
+
+    def replace(self, arrays: Mapping[str, Ints]) -> Lent:
+        """Use arrays that a kernel has made in place of those it was lent, by name."""
+        self._heads, self._slots = arrays.get("heads", self._heads), arrays.get("slots", self._slots)
+        self._links, self._arena = arrays.get("links", self._links), arrays.get("arena", self._arena)
+        self._lent = Lent(self._index, self._heads, self._slots, self._links, self._arena)
+        return self._lent
+
     def serve(self, trace: int) -> None:
         """Switch to the trace of this number: drops what another trace requested. O(1)."""
         if trace != self._of:
@@ -153,10 +194,10 @@ class HistoryCache:
         """Drop the cached histories and the indexed steps. O(1)."""
         if self._asked:
             self._asked = False
-            self._generation += 1
+            self._index[GENERATION] += 1
             _, links, slots, used, _ = self._index[:COUNTS].tolist()
             self._index[:COUNTS] = 0
-            if self._generation == GENERATIONS or _idle(links, self._links) or _idle(slots, self._slots):
+            if self._generation >= GENERATIONS or _idle(links, self._links) or _idle(slots, self._slots):
                 self._empty()
             if _idle(used, self._arena):
                 self._arena = self._arena[:0].copy()
@@ -169,7 +210,7 @@ class HistoryCache:
 
     def _empty(self) -> None:
         """Replace the index by one without capacity."""
-        self._generation = 1
+        self._index[GENERATION] = 1
         self._links = np.empty((0, LINK), np.int64)
         self._make(0)
 

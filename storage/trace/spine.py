@@ -91,9 +91,9 @@ class Trace:
     """
 
     __slots__ = (
-        "_added", "_addresses", "_at_rest", "_columns", "_histories", "_interval", "_loose", "_number", "_packed",
-        "_sealed", "_small", "_table", "_tries", "batches", "cuts", "depth", "kept", "key_width", "loads", "merged",
-        "merges", "name", "readers", "since", "spent", "steps", "val_width",
+        "_added", "_addresses", "_at_rest", "_interval", "_loose", "_packed", "_sealed", "_small", "_table", "_tries",
+        "batches", "columns", "cuts", "depth", "histories", "kept", "key_width", "loads", "merged", "merges", "name",
+        "number", "readers", "since", "spent", "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
@@ -109,15 +109,15 @@ class Trace:
         self._addresses: list[Ints] = []
         self._sealed = self._packed = self._tries = self._small = self._loose = 0
         self._at_rest = self.loads = False
-        self._columns = keyed_columns(key_width, val_width, depth)
-        self._histories = HistoryCache(key_width, val_width, depth)
-        self._number = next(_numbers)
+        self.columns = keyed_columns(key_width, val_width, depth)
+        self.histories = HistoryCache(key_width, val_width, depth)
+        self.number = next(_numbers)
 
     def fork(self) -> Trace:
         """An independent trace with the same batches and merges. Not inside a slice."""
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
         copy.merges = list(self.merges)
-        copy.readers, copy.cuts, copy._histories = self.readers, self.cuts, self._histories
+        copy.readers, copy.cuts, copy.histories = self.readers, self.cuts, self.histories
         copy.replace(self.batches)
         copy._at_rest, copy._added = self._at_rest, self._added
         return copy
@@ -168,6 +168,12 @@ class Trace:
     def _grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)))
 
+    def table(self, more: int) -> Ints:
+        """The table of batches and steps (kernels/tries.py), with room for `more` entries."""
+        while len(self._table) < len(self.batches) + more:
+            self._grow()
+        return self._table
+
     @property
     def mark(self) -> int:
         """The current number of batches and steps. A reader remembers it to tell later what it has seen."""
@@ -206,24 +212,24 @@ class Trace:
         slices are returned with the time `fold`. `before`: a mark; only what was there at this mark is read. The result
         must be used before the next call. Raises DiffOverflow.
         """
-        selection, status = self._histories.select(*self._asked(keyed, before), fold)
+        selection, status = self.histories.select(*self._asked(keyed, before), fold)
         if status != 0:
             raise DiffOverflow(operation=f"addition in {self.name}")
         return selection
 
     def reserve(self, keyed: Ints, *, before: int | None = None) -> None:
         """Reserve memory for keys that the caller will pass to `select` in pieces, in their order. O(keys)."""
-        self._histories.reserve(*self._asked(keyed, before))
+        self.histories.reserve(*self._asked(keyed, before))
 
     def _asked(self, keyed: Ints, before: int | None) -> tuple[Ints, Ints, int, int, int, int]:
         """The arguments that the histories need about this trace and the keys; makes the histories serve this trace."""
-        self._histories.serve(self._number)
+        self.histories.serve(self.number)
         mark = self.mark if before is None else before
         return self._table, np.ascontiguousarray(keyed), len(self.batches), mark, self._sealed, self._tries
 
     def release(self) -> None:
         """Free the memory that selections use. Not inside a slice."""
-        self._histories.release()
+        self.histories.release()
 
     def advance_by(self, frontier: Antichain) -> Hold:
         """Register a reader that distinguishes the times at or after `frontier`: `since` stays at or before it while
@@ -259,10 +265,19 @@ class Trace:
 
         O(n log n) for n updates of the slice, plus their fuel, O(n log updates). Raises DiffOverflow.
         """
-        held = self.readers.earliest
-        self.since = max(self.since, since if held is None else min(since, held))
+        self.advance(since)
         fresh = self._close_steps()
         self._clear_steps()
+        self.close_with(fresh)
+
+    def advance(self, since: int) -> int:
+        """Let times before `since` be read as one, as far as readers allow it. Returns the trace's `since`."""
+        held = self.readers.earliest
+        self.since = max(self.since, since if held is None else min(since, held))
+        return self.since
+
+    def close_with(self, fresh: Batch | None) -> None:
+        """Add the batch of a slice, if it has one, whose steps are gone, and continue merging."""
         if fresh is not None:
             self._append(fresh)
             small = fresh.updates < SMALL
@@ -292,7 +307,7 @@ class Trace:
             self.steps = []
             self._sealed = self._packed = self._tries = 0
         self.loads = False
-        self._histories.forget()
+        self.histories.forget()
 
     @property
     def _crowded(self) -> bool:
@@ -377,7 +392,7 @@ class Trace:
         `since`; None if they cancel out. alike: they are steps, and compaction leaves them a single time. O(n log n).
         """
         shape, interval = (self.key_width, self.val_width, self.depth), (lower, upper, self.since)
-        parts = self._table[: self.mark], first, updates, *shape, self.since, self._columns
+        parts = self._table[: self.mark], first, updates, *shape, self.since, self.columns
         if updates > MANY and self.key_width > 0 and not alike:
             columns, left, status = close_steps(*parts)
             batch = Batch.of_columns(columns, shape, left, *interval)

@@ -32,6 +32,7 @@ def run(
     slice_updates: int = 1024,
     between: Between = "go on",
     push: bool = True,
+    interpret: bool = True,
 ) -> dict[str, list[Change]]:
     """All changes of all views, consolidated, when the updates come in epochs that end at `cuts` and then at the end.
 
@@ -47,7 +48,7 @@ def run(
                 name: encoded(app, name, [one for one in updates.get(name, ()) if lower <= one[1] < upper], engine.heap)
                 for name in app.sources
             }
-            results = epoch(engine, lower, upper, inside, between)
+            results = epoch(engine, lower, upper, inside, between, interpret)
             for name, changes in results.items():
                 fresh = decoded(app, name, changes, engine.heap)
                 assert len({(row, time) for row, time, _ in fresh}) == len(fresh), f"{name}: not consolidated: {fresh}"
@@ -63,13 +64,23 @@ def run(
 
 
 def epoch(
-    engine: LocalEngine, lower: int, upper: int, inputs: Mapping[str, Updates], between: Between
+    engine: LocalEngine,
+    lower: int,
+    upper: int,
+    inputs: Mapping[str, Updates],
+    between: Between,
+    interpret: bool = True,
 ) -> dict[str, Updates]:
-    """One epoch; what was tried before it on a fork, and is forgotten, changes nothing."""
+    """One epoch; what was tried before it on a fork, and is forgotten, changes nothing. interpret: run small slices in
+    one kernel, if the plan can; else step by step. What is repeated runs the other way the first time."""
     if between == "repeat":
         forks = [worker.state.fork() for worker in engine.workers]
+        if interpret:
+            step_by_step(engine)
         first = engine.run_epoch(lower, upper, inputs)
         start_again(engine, forks)
+        if not interpret:
+            step_by_step(engine)
         second = engine.run_epoch(lower, upper, inputs)
         assert {name: one.data.tolist() for name, one in first.items()} == {
             name: one.data.tolist() for name, one in second.items()
@@ -77,7 +88,15 @@ def epoch(
         return second
     if between == "reopen":
         start_again(engine, [reopened(worker.state) for worker in engine.workers])
+    if not interpret:
+        step_by_step(engine)
     return engine.run_epoch(lower, upper, inputs)
+
+
+def step_by_step(engine: LocalEngine) -> None:
+    """Let Python run each step of each operator from now on."""
+    for worker in engine.workers:
+        worker.interpreter = None
 
 
 def start_again(engine: LocalEngine, states: Sequence[WorkerState]) -> None:

@@ -19,6 +19,7 @@ class Motion:
     workers: int
     slice_updates: int
     between: Between
+    interpret: bool
 
 
 def motion(seed: int, *, deep: bool = False, spurious: bool = False) -> Motion:
@@ -56,4 +57,5 @@ def motion(seed: int, *, deep: bool = False, spurious: bool = False) -> Motion:
     workers = choose.choice((1, 1, 2, 3))
     slice_updates = choose.choice((0, 1, 3, 8, 1024))
     between = choose.choice(get_args(Between))
-    return Motion({"edges": edges, "roots": roots}, cuts, workers, slice_updates, between)
+    interpret = choose.choice((True, True, False))
+    return Motion({"edges": edges, "roots": roots}, cuts, workers, slice_updates, between, interpret)

@@ -30,6 +30,7 @@ def check(names: tuple[str, ...], case: Motion) -> None:
         workers=case.workers,
         slice_updates=case.slice_updates,
         between=case.between,
+        interpret=case.interpret,
     )
     for name in names:
         assert found[name] == expected[name], name

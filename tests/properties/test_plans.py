@@ -33,6 +33,7 @@ class Case:
     workers: int
     slice_updates: int
     between: Between
+    interpret: bool
     retain: int
     shown: int
     """How many of a plan's collections are views, from the last one on; what is not seen may be fused away."""
@@ -60,6 +61,7 @@ def cases(draw: st.DrawFn) -> Case:
         workers=draw(st.integers(1, 3)),
         slice_updates=draw(st.sampled_from((0, 1, 2, 5, 1024))),
         between=draw(st.sampled_from(get_args(Between))),
+        interpret=draw(st.sampled_from((True, True, False))),
         retain=draw(st.sampled_from((600_000_000_000, 3))),
         shown=draw(st.sampled_from((1, 1, 2, 100))),
         key=draw(st.sampled_from((None, ("a",), ("b",), ("b", "a")))),
@@ -96,6 +98,7 @@ def in_engine(steps: Steps, case: Case) -> dict[str, list[Change]]:
         workers=case.workers,
         slice_updates=case.slice_updates,
         between=case.between,
+        interpret=case.interpret,
     )
 
 

@@ -113,7 +113,7 @@ def test_keys_that_come_by_pieces_spread_over_the_index(
     trace.reserve(keyed)
     for piece in np.array_split(keyed, 16):
         trace.select(piece, fold=1)
-    histories = trace._histories
+    histories = trace.histories
     heads, index = histories._heads, histories._index
     (places,) = np.nonzero(heads[:, 1] >> 32 == histories._generation)
     homes = np.array([step_index._head(index, hashed) for hashed in heads[places, 0].tolist()])
@@ -132,7 +132,7 @@ def test_room_stays_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def room(part: Ints) -> list[int]:
         trace.select(part, fold=1)
         trace.close_slice(1)
-        histories = trace._histories
+        histories = trace.histories
         return [len(histories._slots), len(histories._arena)]
 
     assert min(first := room(keyed)) >= len(keys)
@@ -140,7 +140,7 @@ def test_room_stays_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(room(keyed[:64])) < 512
     assert min(room(keyed)) >= len(keys)
     trace.release()
-    assert [len(trace._histories._slots), len(trace._histories._arena)] == [0, 0]
+    assert [len(trace.histories._slots), len(trace.histories._arena)] == [0, 0]
     assert len(trace.select(keyed, fold=1).entries) >= len(keys)
 
 

@@ -1,0 +1,299 @@
+"""Runs a whole slice of a plan: the operators of the root scope, the rounds of its loops, and the closing of traces.
+
+An operator step costs a fraction of a microsecond here instead of several, because nothing returns to Python between
+steps. The kernels of the operators are called at their addresses (storage/kernels/separate.py), so this one is compiled
+once and serves all plans. What it does not do, it does not begin or gives up: Python then runs the slice.
+"""
+
+from numba import njit
+
+from vernier.operators.kernels import reductions, steps
+from vernier.operators.kernels.inputs import emitted, of, traces_of
+from vernier.operators.kernels.programs import (
+    ACCUMULATE,
+    ARRANGE,
+    BUCKET,
+    CONSOLIDATED,
+    ENTER,
+    FOLLOW,
+    INPUT,
+    JOIN,
+    KIND,
+    LEAVE,
+    LINEAR,
+    LOOP,
+    MOST_ROWS,
+    OTHER,
+    REDUCE,
+    SOURCE,
+    TRACE,
+    UNION,
+    VARIABLE,
+    VIEW,
+    A,
+    B,
+    C,
+    D,
+    E,
+    F,
+)
+from vernier.operators.kernels.runs import (
+    CHAINS,
+    CLOCK,
+    CLOCK_KIND,
+    CLOSE_BATCHES,
+    FREE,
+    KEPT,
+    KEPT_USED,
+    LOOP_ROUNDS,
+    MARK,
+    NANOSECONDS,
+    NEXT,
+    NOT_HERE,
+    NOTED,
+    NOW,
+    OPS,
+    OWNER,
+    PARTS_USED,
+    REACH,
+    ROUNDS,
+    ROWS,
+    ROWS_OUT,
+    SECONDS,
+    STAT_WORDS,
+    STATS,
+    STEPS_DONE,
+    TIME,
+    TOO_LARGE,
+    TRACE_COUNT,
+    UPPER,
+    WORKED,
+    clear,
+    gather,
+    note,
+    outs_of,
+    parts_of,
+    pass_on,
+    pool_words,
+    set_slot,
+    slot,
+)
+from vernier.storage.kernels.cells import word
+from vernier.storage.kernels.held import drop, owned, store
+from vernier.storage.kernels.inlining import borrowing
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.running_traces import begin, close, drop_batch, forget, mark_of
+from vernier.storage.kernels.separate import read_clock
+
+
+@borrowing
+def _clock(run):  # type: ignore[no-untyped-def]
+    """Nanoseconds since some moment."""
+    read_clock(load(run, CLOCK), load(run, CLOCK_KIND), run + 8 * SECONDS)
+    return load(run, SECONDS) * 1_000_000_000 + load(run, NANOSECONDS)
+
+
+@njit(cache=True)
+def _step(run, op):  # type: ignore[no-untyped-def]
+    """One step of an operator that is not a loop. Returns a status."""
+    kind = of(run, op, KIND)
+    if kind == SOURCE:
+        return 0
+    clear(run, op)
+    if kind == LINEAR:
+        return steps.linear(run, op)
+    if kind == JOIN:
+        return steps.join(run, op)
+    if kind == REDUCE:
+        return reductions.reduce(run, op)
+    if kind == ARRANGE:
+        return steps.arrange(run, op)
+    if kind == UNION:
+        return steps.union(run, op)
+    if kind == ENTER:
+        return steps.enter(run, op)
+    if kind == VARIABLE:
+        gather(run, of(run, op, BUCKET), load(run, NOW), op)
+        return 0
+    if kind == LEAVE:
+        gather(run, of(run, op, BUCKET), 0, op)
+        return 0
+    if kind == VIEW:
+        if emitted(run, of(run, op, INPUT)) > 0:
+            pass_on(run, of(run, op, INPUT), op, 0)
+        return 0
+    if kind == ACCUMULATE:
+        return reductions.accumulate(run, op)
+    if kind == FOLLOW:
+        return reductions.follow(run, op)
+    if kind == CONSOLIDATED:
+        return steps.consolidated(run, op)
+    return NOT_HERE
+
+
+@borrowing
+def _count(run, op, began):  # type: ignore[no-untyped-def]
+    """Count a step. Returns the time, which is read only if the step did something."""
+    stats = load(run, STATS) + 8 * STAT_WORDS * op
+    store(stats, STEPS_DONE, load(stats, STEPS_DONE) + 1)
+    rows = emitted(run, op)
+    if rows == 0 and load(run, WORKED) == 0:
+        return began
+    store(run, WORKED, 0)
+    now = _clock(run)
+    store(stats, ROWS_OUT, load(stats, ROWS_OUT) + rows)
+    store(stats, TIME, load(stats, TIME) + now - began)
+    return now
+
+
+@njit(cache=True)
+def _run_inner(run, first, stop):  # type: ignore[no-untyped-def]
+    """One round of a loop: its operators are number `first` to `stop`. Returns a status."""
+    time = _clock(run)
+    for op in range(first, stop):
+        status = _step(run, op)
+        if status != 0:
+            return status
+        if emitted(run, op) > MOST_ROWS:
+            return TOO_LARGE
+        time = _count(run, op, time)
+    return 0
+
+
+@njit(cache=True)
+def _collect(run, loop):  # type: ignore[no-untyped-def]
+    """After a round of a loop: its variables and its results take what the round has made. Returns a status."""
+    variables = pool_words(run, of(run, loop, A), of(run, loop, B))
+    for i in range(variables.shape[0]):
+        status = steps.variable_collects(run, word(variables, i), of(run, loop, E), of(run, loop, F) != 0)
+        if status != 0:
+            return status
+    leaves = pool_words(run, of(run, loop, A) + of(run, loop, B), of(run, loop, C))
+    for i in range(leaves.shape[0]):
+        status = steps.leave_collects(run, word(leaves, i))
+        if status != 0:
+            return status
+    return 0
+
+
+@njit(cache=True)
+def _run_loop(run, loop):  # type: ignore[no-untyped-def]
+    """Run every round of a loop that has work, in ascending order. Returns a status."""
+    variables = pool_words(run, of(run, loop, A), of(run, loop, B))
+    noted = load(run, NOTED)
+    store(run, REACH, 0)
+    store(run, NOW, 0)
+    for i in range(variables.shape[0]):
+        status = steps.variable_begins(run, word(variables, i))
+        if status != 0:
+            return status
+    captures = pool_words(run, of(run, loop, A) + of(run, loop, B) + of(run, loop, C), of(run, loop, D))
+    for i in range(captures.shape[0]):
+        if emitted(run, word(captures, i)) > 0:
+            note(run, 0)
+    now = 0
+    while now < load(run, REACH):
+        if load(noted, now) != 0:
+            store(run, NOW, now)
+            status = _run_inner(run, of(run, loop, INPUT), of(run, loop, OTHER))
+            if status == 0:
+                status = _collect(run, loop)
+            if status != 0:
+                return status
+            store(noted, now, 0)
+            stats = load(run, STATS) + 8 * STAT_WORDS * loop
+            store(stats, LOOP_ROUNDS, load(stats, LOOP_ROUNDS) + 1)
+        now += 1
+    store(run, NOW, 0)
+    return 0
+
+
+@njit(cache=True)
+def _run_root(run, first, stop):  # type: ignore[no-untyped-def]
+    """One step of the root scope, with all rounds of its loops. Returns a status."""
+    time = _clock(run)
+    for op in range(first, stop):
+        if of(run, op, KIND) == LOOP:
+            status = _run_loop(run, op)
+            store(run, WORKED, 1)
+        else:
+            status = _step(run, op)
+        if status != 0:
+            return status
+        if emitted(run, op) > MOST_ROWS:
+            return TOO_LARGE
+        time = _count(run, op, time)
+    return 0
+
+
+@njit(cache=True)
+def _end(run):  # type: ignore[no-untyped-def]
+    """Free what the run has held, except outputs of views and batches. Returns whether some rows still waited."""
+    traces, chains, noted = traces_of(run), load(run, CHAINS), load(run, NOTED)
+    for t in range(load(run, TRACE_COUNT)):
+        forget(traces, t)
+    kept = load(run, KEPT)
+    for i in range(load(run, KEPT_USED)):
+        drop(load(kept, i))
+    for op in range(load(run, OPS) + 1):
+        if op == load(run, OPS) or of(run, op, KIND) != VIEW:
+            clear(run, op)
+    buckets = 0
+    for op in range(load(run, OPS)):
+        buckets = max(buckets, of(run, op, BUCKET) + 1)
+    left, parts = False, parts_of(run)
+    free, listed = load(run, FREE), 0
+    while free != 0:
+        listed += 1
+        free = slot(parts, free - 1, NEXT)
+    if listed < load(run, PARTS_USED):
+        left = True
+        for place in range(0, 2 * ROUNDS * buckets, 2):
+            part = load(chains, place)
+            while part != 0:
+                drop(slot(parts, part - 1, OWNER))
+                part = slot(parts, part - 1, NEXT)
+            store(chains, place, 0)
+    for now in range(load(run, REACH)):
+        store(noted, now, 0)
+    store(run, FREE, 0)
+    store(run, PARTS_USED, 0)
+    store(run, KEPT_USED, 0)
+    return left
+
+
+@njit(cache=True)
+def run_slice(words, root):  # type: ignore[no-untyped-def]
+    """Run a slice: `words` is the run (kernels/runs.py), the first `root` operators those of the root scope. Returns a
+    status; if it is not 0, nothing remains of the run."""
+    run = words.ctypes.data
+    traces, outs = traces_of(run), outs_of(run)
+    begin(traces, load(run, TRACE_COUNT))
+    for op in range(load(run, OPS)):
+        if of(run, op, KIND) == JOIN:
+            set_slot(outs, op, MARK, mark_of(traces, of(run, of(run, op, OTHER), TRACE)))
+    status = _run_root(run, 0, root)
+    if status == 0:
+        for t in range(load(run, TRACE_COUNT)):
+            status = close(traces, t, load(run, CLOSE_BATCHES), load(run, UPPER))
+            if status != 0:
+                break
+    left = _end(run)
+    if left and status == 0:
+        status = NOT_HERE
+    if status != 0:
+        for t in range(load(run, TRACE_COUNT)):
+            drop_batch(traces, t)
+        for op in range(load(run, OPS)):
+            clear(run, op)
+    return status
+
+
+@njit(cache=True)
+def take_output(words, op):  # type: ignore[no-untyped-def]
+    """The matrix that a view has emitted, columns to skip included."""
+    run = words.ctypes.data
+    outs = outs_of(run)
+    rows = owned(slot(outs, op, OWNER), slot(outs, op, 1), slot(outs, op, ROWS), slot(outs, op, 3))
+    clear(run, op)
+    return rows

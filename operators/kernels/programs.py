@@ -1,0 +1,50 @@
+"""Programs: the words of a plan's operators, and the types of the kernels that a run calls at their addresses."""
+
+from vernier.storage.kernels.separate import Callee
+
+(KIND, INPUT, OTHER, WIDE, DEPTH, TRACE, STATE, BUCKET, KEYS, VALS) = range(10)
+(A, B, C, D, E, F, SIZE, FLAG, CODE_WORDS) = range(10, 19)
+"""Words of an operator: its kind, inputs, row words, depth, the trace of its output (or -1), the trace of its numbers,
+its bucket, key and val words; then places and sizes of constants, which differ from kind to kind."""
+COVERS, IN_ORDER, TOTAL = 1, 2, 4
+"""Flags of a reduction. Of an operator that keys its input, 1: the words of the input are in the order it wants."""
+
+(SOURCE, LINEAR, UNION, ENTER, ARRANGE, VIEW, JOIN, REDUCE, ACCUMULATE, FOLLOW, CONSOLIDATED, VARIABLE, LOOP, LEAVE) = (
+    range(14)
+)
+
+TAKE, PASS = 0, 1
+"""Kinds of stages."""
+
+MOST_KEYS = 1 << 14
+MOST_ROWS = 1 << 17
+"""Steps with more keys or rows are Python's."""
+
+_WHOLE = "Tuple((int64[:, ::1], int64))"
+OF_KEY_UPDATES = Callee(f"{_WHOLE}(int64[:, ::1], int64[::1], int64[::1], int64)")
+OF_CONSOLIDATE = Callee(f"{_WHOLE}(int64[:, ::1], int64[::1])")
+OF_SORT_ORDER = Callee("int64[::1](int64[:, ::1], int64[::1])")
+OF_RUN_PASS = Callee(f"{_WHOLE}(int64[:, ::1], int64, int64[:, ::1], int64[::1], int64, int64[::1])")
+OF_TOUCHED_KEYS = Callee("Tuple((int64[:, ::1], int64[::1]))(int64[:, ::1], int64)")
+OF_VISITED_KEYS = Callee("int64[:, ::1](int64[:, ::1], int64[:, ::1], int64)")
+OF_SPLIT_ROUNDS = Callee("Tuple((int64[:, ::1], int64[::1], int64[:, ::1]))(int64[:, ::1], int64, int64)")
+OF_SPLIT_VISITS = Callee("Tuple((int64[:, ::1], int64[::1], int64[:, ::1]))(int64[:, ::1], int64)")
+OF_PAIR_ROWS = Callee(
+    "Tuple((int64[:, ::1], int64, int64, int64))(int64[:, ::1], int64[::1], int64, int64, int64, int64[:, ::1], "
+    "int64[:, ::1], int64, int64, int64[::1], int64[::1], int64[::1], int64, int64, int64)"
+)
+_CORRECTIONS = "Tuple((int64[:, ::1], int64[:, ::1], int64, int64))"
+OF_COVER_KEYS = Callee(
+    f"{_CORRECTIONS}(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, "
+    "int64[::1], int64, int64[::1])"
+)
+OF_REDUCE_KEYS = Callee(
+    f"{_CORRECTIONS}(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], boolean, int64, "
+    "int64[:, ::1], int64[:, ::1], int64, int64[::1], int64, int64[:, ::1], boolean)"
+)
+OF_ACCUMULATE_ROWS = Callee(
+    f"{_CORRECTIONS}(int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64, int64)"
+)
+OF_FOLLOW_ROWS = Callee(
+    f"{_CORRECTIONS}(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[:, ::1])"
+)

@@ -1,0 +1,223 @@
+"""A run of a slice in one kernel: where everything is, the outputs of operators, and updates that wait for a round.
+
+Everything that a run needs is behind one vector of words, `run`: addresses of arrays that Python keeps, addresses of
+the kernels that are called, and a few numbers that change. Matrices that operators emit are slots, rows of words that
+own their memory: the output of each operator, and parts, which are chained by the bucket and the round they wait for.
+"""
+
+import numpy as np
+from numba import njit
+
+from vernier.storage.kernels.cells import cell, put
+from vernier.storage.kernels.held import drop, hold, matrix, retain, store, vector
+from vernier.storage.kernels.inlining import borrowing
+from vernier.storage.kernels.pointers import load
+
+# Words of a run: arrays, numbers, then addresses of kernels.
+(CODE, OPS, POOL, TRACES, TRACE_COUNT, OUTS, PARTS, PARTS_SIZE, CHAINS, KEPT, KEPT_SIZE, NOTED, STATS) = range(13)
+(LOWER, UPPER, NOW, FREE, PARTS_USED, KEPT_USED, REACH, WORKED, SECONDS, NANOSECONDS) = range(13, 23)
+(CLOCK, CLOCK_KIND, SELECT_KEYS, CLOSE_BATCHES, KEY_UPDATES, CONSOLIDATE, SORT_ORDER, RUN_PASS) = range(23, 31)
+(TOUCHED_KEYS, VISITED_KEYS, SPLIT_ROUNDS, SPLIT_VISITS, PAIR_ROWS, COVER_KEYS, REDUCE_KEYS) = range(31, 38)
+(ACCUMULATE_ROWS, FOLLOW_ROWS) = range(38, 40)
+RUN_WORDS = 40
+
+OWNER, AT, ROWS, WIDTH, FIRST, KEYED, NEXT, SLOT_WORDS = range(8)
+"""Words of a slot: its owner, its matrix, how many columns to skip (1 for the hash of keyed rows), and, for keyed rows
+that are sorted and consolidated, one more than the number of key words, else 0. Then the next part of a chain + 1, or
+for a join how much of its right side it has seen."""
+MARK = NEXT
+
+ROUNDS = 1 << 10
+"""A run has fewer rounds than this in each loop."""
+
+STEPS_DONE, ROWS_OUT, TIME, LOOP_ROUNDS, STAT_WORDS = range(5)
+"""What is counted for each operator: steps, rows that it emitted, nanoseconds; rounds of a loop."""
+
+PARTS_FULL, TOO_LARGE, NOT_HERE = 110, 111, 112
+"""Statuses: too many parts wait; a step is too large; what happens next is for Python to say."""
+
+
+@borrowing
+def slot(slots, i, field):  # type: ignore[no-untyped-def]
+    """A word of a slot."""
+    return load(slots, i * SLOT_WORDS + field)
+
+
+@borrowing
+def set_slot(slots, i, field, value):  # type: ignore[no-untyped-def]
+    """Write a word of a slot."""
+    store(slots, i * SLOT_WORDS + field, value)
+
+
+@borrowing
+def outs_of(run):  # type: ignore[no-untyped-def]
+    """Where the slots of all operators are, and a spare one."""
+    return load(run, OUTS)
+
+
+@borrowing
+def parts_of(run):  # type: ignore[no-untyped-def]
+    """Where the slots of parts are."""
+    return load(run, PARTS)
+
+
+@njit(cache=True)
+def pool_words(run, first, count):  # type: ignore[no-untyped-def]
+    """Constants of the plan."""
+    return vector(load(run, POOL) + 8 * first, count)
+
+
+@njit(cache=True)
+def pool_rows(run, first, rows, columns):  # type: ignore[no-untyped-def]
+    """Constants of the plan, as a matrix."""
+    return matrix(load(run, POOL) + 8 * first, rows, columns)
+
+
+@njit(cache=True)
+def rows_of(run, op):  # type: ignore[no-untyped-def]
+    """The matrix in an operator's slot, columns to skip included; not owned."""
+    outs = outs_of(run)
+    return matrix(slot(outs, op, AT), slot(outs, op, ROWS), slot(outs, op, WIDTH))
+
+
+@njit(cache=True)
+def _fill(slots, i, rows, first, keyed):  # type: ignore[no-untyped-def]
+    set_slot(slots, i, OWNER, hold(rows))
+    set_slot(slots, i, AT, rows.ctypes.data)
+    set_slot(slots, i, ROWS, rows.shape[0])
+    set_slot(slots, i, WIDTH, rows.shape[1])
+    set_slot(slots, i, FIRST, first)
+    set_slot(slots, i, KEYED, keyed)
+
+
+@borrowing
+def _copy_slot(slots, i, others, j):  # type: ignore[no-untyped-def]
+    for c in range(NEXT):
+        set_slot(others, j, c, slot(slots, i, c))
+
+
+@njit(cache=True)
+def clear(run, op):  # type: ignore[no-untyped-def]
+    """Empty an operator's slot."""
+    outs = outs_of(run)
+    if slot(outs, op, OWNER) != 0:
+        drop(slot(outs, op, OWNER))
+        set_slot(outs, op, OWNER, 0)
+    set_slot(outs, op, ROWS, 0)
+    set_slot(outs, op, KEYED, 0)
+
+
+@njit(cache=True)
+def emit(run, op, rows, first, keyed):  # type: ignore[no-untyped-def]
+    """Make rows the output of an operator whose slot is empty."""
+    if rows.shape[0] > 0:
+        _fill(outs_of(run), op, rows, first, keyed)
+
+
+@njit(cache=True)
+def pass_on(run, source, op, keyed):  # type: ignore[no-untyped-def]
+    """Make the output of an operator that of another one, whose slot is empty."""
+    outs = outs_of(run)
+    _copy_slot(outs, source, outs, op)
+    set_slot(outs, op, KEYED, keyed)
+    if slot(outs, op, OWNER) != 0:
+        retain(slot(outs, op, OWNER))
+
+
+@njit(cache=True)
+def dense(run, op):  # type: ignore[no-untyped-def]
+    """The updates that an operator has emitted, as a contiguous matrix. Not owned, or a copy."""
+    rows, first = rows_of(run, op), slot(outs_of(run), op, FIRST)
+    if first == 0:
+        return rows
+    copy = np.empty((rows.shape[0], rows.shape[1] - first), np.int64)
+    for i in range(copy.shape[0]):
+        for c in range(copy.shape[1]):
+            put(copy, i, c, cell(rows, i, first + c))
+    return copy
+
+
+@njit(cache=True)
+def relocated(run, op, width, depth, round_, sign):  # type: ignore[no-untyped-def]
+    """Like kernels.rounds.relocate: an operator's updates, without rounds if `round_` is negative."""
+    rows, first = rows_of(run, op), slot(outs_of(run), op, FIRST)
+    more = 1 if round_ >= 0 else 0
+    moved = np.empty((rows.shape[0], width + more + 2), np.int64)
+    for i in range(rows.shape[0]):
+        for c in range(width + 1):
+            put(moved, i, c, cell(rows, i, first + c))
+        if more:
+            put(moved, i, width + 1, round_)
+        put(moved, i, width + 1 + more, cell(rows, i, first + width + 1 + depth) * sign)
+    return moved
+
+
+@borrowing
+def note(run, round_):  # type: ignore[no-untyped-def]
+    """Record that a round of the running loop has work."""
+    store(load(run, NOTED), round_, 1)
+    store(run, REACH, max(load(run, REACH), round_ + 1))
+
+
+@borrowing
+def waits(run, bucket, at):  # type: ignore[no-untyped-def]
+    """Whether parts wait in a bucket for a round."""
+    return load(load(run, CHAINS), 2 * (bucket * ROUNDS + at)) != 0
+
+
+@njit(cache=True)
+def put_part(run, bucket, at, rows, first, keyed):  # type: ignore[no-untyped-def]
+    """Let rows wait for a round. Returns a status."""
+    if at >= ROUNDS:
+        return TOO_LARGE
+    parts, made = parts_of(run), load(run, FREE)
+    if made > 0:
+        store(run, FREE, slot(parts, made - 1, NEXT))
+    else:
+        made = load(run, PARTS_USED) + 1
+        if made > load(run, PARTS_SIZE):
+            return PARTS_FULL
+        store(run, PARTS_USED, made)
+    _fill(parts, made - 1, rows, first, keyed)
+    set_slot(parts, made - 1, NEXT, 0)
+    chains, place = load(run, CHAINS), 2 * (bucket * ROUNDS + at)
+    if load(chains, place) == 0:
+        store(chains, place, made)
+    else:
+        set_slot(parts, load(chains, place + 1) - 1, NEXT, made)
+    store(chains, place + 1, made)
+    return 0
+
+
+@njit(cache=True)
+def gather(run, bucket, at, op):  # type: ignore[no-untyped-def]
+    """Move the parts that wait in a bucket for a round into an operator's slot, which is empty, as one matrix."""
+    chains, place = load(run, CHAINS), 2 * (bucket * ROUNDS + at)
+    part, parts = load(chains, place), parts_of(run)
+    if part == 0:
+        return
+    store(chains, place, 0)
+    if slot(parts, part - 1, NEXT) == 0:
+        _copy_slot(parts, part - 1, outs_of(run), op)
+        set_slot(parts, part - 1, NEXT, load(run, FREE))
+        store(run, FREE, part)
+        return
+    count, one = 0, part
+    while one != 0:
+        count += slot(parts, one - 1, ROWS)
+        one = slot(parts, one - 1, NEXT)
+    rows = np.empty((count, slot(parts, part - 1, WIDTH) - slot(parts, part - 1, FIRST)), np.int64)
+    count = 0
+    while part != 0:
+        first, size = slot(parts, part - 1, FIRST), slot(parts, part - 1, ROWS)
+        given = matrix(slot(parts, part - 1, AT), size, slot(parts, part - 1, WIDTH))
+        for i in range(size):
+            for c in range(rows.shape[1]):
+                put(rows, count, c, cell(given, i, first + c))
+            count += 1
+        drop(slot(parts, part - 1, OWNER))
+        following = slot(parts, part - 1, NEXT)
+        set_slot(parts, part - 1, NEXT, load(run, FREE))
+        store(run, FREE, part)
+        part = following
+    emit(run, op, rows, 0, 0)

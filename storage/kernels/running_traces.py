@@ -1,0 +1,267 @@
+"""Traces in a kernel: read histories, seal steps and close a slice without returning to Python.
+
+A trace is a row of words here: where its table of batches and its history cache (storage/trace/history_cache.py) are,
+and what the running slice has sealed. Python writes the row before a slice and takes what the slice has made from it.
+A slice that does not fit, for example because it needs a larger table, stops with a status; Python then drops what it
+has sealed and runs it step by step.
+"""
+
+import numpy as np
+from numba import njit
+
+from vernier.storage.kernels.cells import copy_rows, put
+from vernier.storage.kernels.held import drop, hold, matrix, owned, owned_vector, store, vector
+from vernier.storage.kernels.inlining import borrowing
+from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.separate import Callee
+from vernier.storage.kernels.status import OVERFLOW
+from vernier.storage.kernels.step_index import (
+    COUNTS,
+    GENERATION,
+    GENERATIONS,
+    HEAD,
+    INDEX_WORDS,
+    LINK,
+    LINKS,
+    ROWS,
+    SLOTS,
+    TRIES,
+    USED,
+    WORDS,
+    spread_heads,
+)
+from vernier.storage.kernels.tries import FIELDS, describe_rows
+
+# A trace's row. Arrays are an address and their size; an owner of 0 is Python.
+(K, V, D, SINCE, TABLE, CAPACITY, BATCHES, STEPS, SEALED, INDEX) = range(10)
+(HEADS, HEADS_SIZE, HEADS_OWNER, SLOT_ROWS, SLOTS_SIZE, SLOTS_OWNER) = range(10, 16)
+(LINK_ROWS, LINKS_SIZE, LINKS_OWNER, ARENA, ARENA_SIZE, ARENA_OWNER) = range(16, 22)
+(COLUMNS, COLUMNS_SIZE, LEFT, BATCH, BATCH_SIZE, BATCH_OWNER, ROW, ROW_OWNER) = range(22, 30)
+TRACE_WORDS = 30
+
+FULL, LARGE, KEPT_FULL = 101, 102, 103
+"""Statuses beside OVERFLOW: a table is full, a slice or an index is too large, the list of sealed steps is full."""
+
+_ROOM = 1 << 10
+"""The least capacity of an index, in keys."""
+_MOST_KEYS = 1 << 14
+"""An index of this many keys is laid out by hash, which Python does."""
+_MOST_CACHED = 1 << 23
+"""Words of cached histories from which on Python decides whether to clear them."""
+_FOLDED = 1 << 17
+"""Rows of steps that are closed here."""
+
+SELECT = Callee(
+    "Tuple((int64[:, ::1], int64[:, ::1], int64))(int64[:, ::1], int64[:, ::1], int64, int64, int64, int64, int64, "
+    "int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[::1])"
+)
+CLOSE = Callee(
+    "Tuple((UniTuple(int64[::1], 2), int64, int64))(int64[:, ::1], int64, int64, int64, int64, int64, int64, "
+    "int64[::1], boolean)"
+)
+_select_keys, _close_batches = SELECT.intrinsic(), CLOSE.intrinsic()
+
+
+@njit(cache=True)
+def describe_trace(row, table, index, heads, slots, links, arena, columns):  # type: ignore[no-untyped-def]
+    """Write where a trace's arrays are, which Python keeps alive."""
+    row[TABLE], row[CAPACITY] = table.ctypes.data, table.shape[0]
+    row[INDEX] = index.ctypes.data
+    row[HEADS], row[HEADS_SIZE] = heads.ctypes.data, heads.shape[0]
+    row[SLOT_ROWS], row[SLOTS_SIZE] = slots.ctypes.data, slots.shape[0]
+    row[LINK_ROWS], row[LINKS_SIZE] = links.ctypes.data, links.shape[0]
+    row[ARENA], row[ARENA_SIZE] = arena.ctypes.data, arena.shape[0]
+    row[COLUMNS], row[COLUMNS_SIZE] = columns.ctypes.data, columns.shape[0]
+
+
+@borrowing
+def field(traces, t, which):  # type: ignore[no-untyped-def]
+    """A word of trace number t; `traces` is where the rows begin."""
+    return load(traces, t * TRACE_WORDS + which)
+
+
+@borrowing
+def set_field(traces, t, which, value):  # type: ignore[no-untyped-def]
+    """Write a word of a trace."""
+    store(traces, t * TRACE_WORDS + which, value)
+
+
+@borrowing
+def mark_of(traces, t):  # type: ignore[no-untyped-def]
+    """The number of the trace's batches and steps."""
+    return field(traces, t, BATCHES) + field(traces, t, STEPS)
+
+
+@njit(cache=True)
+def _keep(traces, t, at, rows):  # type: ignore[no-untyped-def]
+    """Make `rows` the array whose address is in column `at`; its size and its owner follow."""
+    owner = hold(rows)
+    if field(traces, t, at + 2) != 0:
+        drop(field(traces, t, at + 2))
+    set_field(traces, t, at, rows.ctypes.data)
+    set_field(traces, t, at + 1, rows.shape[0])
+    set_field(traces, t, at + 2, owner)
+
+
+@njit(cache=True)
+def _grow_index(traces, t, slots_wanted, links_wanted):  # type: ignore[no-untyped-def]
+    """Enlarge the index of steps. Returns whether it may be so large."""
+    index = field(traces, t, INDEX)
+    size = max(_ROOM, field(traces, t, LINKS_SIZE))
+    if links_wanted > field(traces, t, LINKS_SIZE):
+        while size < links_wanted:
+            size *= 2
+        links = np.empty((size, LINK), np.int64)
+        copy_rows(matrix(field(traces, t, LINK_ROWS), load(index, LINKS), LINK), load(index, LINKS), links, 0)
+        _keep(traces, t, LINK_ROWS, links)
+    size = max(_ROOM, field(traces, t, SLOTS_SIZE))
+    if slots_wanted > field(traces, t, SLOTS_SIZE):
+        while size < slots_wanted:
+            size *= 2
+        if size >= _MOST_KEYS:
+            return False
+        k, used = field(traces, t, K), load(index, SLOTS)
+        width = WORDS + (k if k > 1 else 0)
+        slots, heads = np.empty((size, width), np.int64), np.zeros((2 * size, HEAD), np.int64)
+        copy_rows(matrix(field(traces, t, SLOT_ROWS), used, width), used, slots, 0)
+        old = matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD)
+        spread_heads(old, heads, load(index, GENERATION), vector(index, INDEX_WORDS))
+        _keep(traces, t, SLOT_ROWS, slots)
+        _keep(traces, t, HEADS, heads)
+    return True
+
+
+@njit(cache=True)
+def select(traces, t, callee, keys, fold, before):  # type: ignore[no-untyped-def]
+    """Like `HistoryCache.select`: (spans, status); the entries are in `entries_of` until the trace's next call."""
+    k, v, d = field(traces, t, K), field(traces, t, V), field(traces, t, D)
+    index = field(traces, t, INDEX)
+    settled = field(traces, t, BATCHES)
+    fresh = field(traces, t, SEALED) - load(index, ROWS)
+    slots_wanted = load(index, SLOTS) + fresh + (keys.shape[0] if settled > 0 else 0)
+    links_wanted = load(index, LINKS) + fresh
+    if load(index, USED) * (v + d + 2) > _MOST_CACHED:
+        return matrix(0, 0, 2), LARGE
+    if slots_wanted > field(traces, t, SLOTS_SIZE) or links_wanted > field(traces, t, LINKS_SIZE):
+        if not _grow_index(traces, t, slots_wanted, links_wanted):
+            return matrix(0, 0, 2), LARGE
+    arena = matrix(field(traces, t, ARENA), field(traces, t, ARENA_SIZE), v + d + 2)
+    spans, found, status = _select_keys(callee, (
+        matrix(field(traces, t, TABLE), field(traces, t, CAPACITY), FIELDS), keys, k, v, d, settled, before, fold,
+        matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD),
+        matrix(field(traces, t, SLOT_ROWS), field(traces, t, SLOTS_SIZE), WORDS + (k if k > 1 else 0)),
+        matrix(field(traces, t, LINK_ROWS), field(traces, t, LINKS_SIZE), LINK), arena, load(index, GENERATION),
+        vector(index, INDEX_WORDS),
+    ))  # fmt: skip
+    if found.ctypes.data != field(traces, t, ARENA):
+        _keep(traces, t, ARENA, found)
+    return spans, status
+
+
+@njit(cache=True)
+def entries_of(traces, t):  # type: ignore[no-untyped-def]
+    """The entries of the newest selection."""
+    width = field(traces, t, V) + field(traces, t, D) + 2
+    return matrix(field(traces, t, ARENA), field(traces, t, ARENA_SIZE), width)
+
+
+@njit(cache=True)
+def settled(traces, t):  # type: ignore[no-untyped-def]
+    """The table of the batches of earlier slices."""
+    return matrix(field(traces, t, TABLE), field(traces, t, BATCHES), FIELDS)
+
+
+@njit(cache=True)
+def seal(traces, t, rows):  # type: ignore[no-untyped-def]
+    """Add a step of keyed rows, at least one, whose owner the caller keeps. Returns a status."""
+    count = mark_of(traces, t)
+    if count >= field(traces, t, CAPACITY):
+        return FULL
+    table = matrix(field(traces, t, TABLE), field(traces, t, CAPACITY), FIELDS)
+    describe_rows(rows, field(traces, t, K), field(traces, t, V), table, count)
+    set_field(traces, t, STEPS, field(traces, t, STEPS) + 1)
+    set_field(traces, t, SEALED, field(traces, t, SEALED) + rows.shape[0])
+    return 0
+
+
+@borrowing
+def begin(traces, count):  # type: ignore[no-untyped-def]
+    """Begin a slice: nothing is sealed, and nothing is cached."""
+    for t in range(count):
+        set_field(traces, t, STEPS, 0)
+        set_field(traces, t, SEALED, 0)
+        set_field(traces, t, LEFT, 0)
+        forget(traces, t)
+
+
+@borrowing
+def forget(traces, t):  # type: ignore[no-untyped-def]
+    """Like `HistoryCache.forget`; the memory is kept."""
+    index = field(traces, t, INDEX)
+    store(index, GENERATION, load(index, GENERATION) + 1)
+    if load(index, GENERATION) >= GENERATIONS:
+        heads = matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD)
+        for head in range(heads.shape[0]):
+            put(heads, head, 1, 0)
+        store(index, GENERATION, 1)
+    for count in range(COUNTS):
+        store(index, count, 0)
+    store(index, TRIES, 0)
+
+
+@njit(cache=True)
+def close(traces, t, callee, upper):  # type: ignore[no-untyped-def]
+    """Make a batch of the slice's steps, which `take_batch` returns. `upper`: the end of the slice. Returns a
+    status."""
+    steps, sealed = field(traces, t, STEPS), field(traces, t, SEALED)
+    if steps == 0:
+        return 0
+    if sealed > _FOLDED:
+        return LARGE
+    alike = steps > 1 and field(traces, t, SINCE) >= upper
+    table = matrix(field(traces, t, TABLE), mark_of(traces, t), FIELDS)
+    columns = vector(field(traces, t, COLUMNS), field(traces, t, COLUMNS_SIZE))
+    (together, row), left, status = _close_batches(callee, (
+        table, field(traces, t, BATCHES), sealed, field(traces, t, K), field(traces, t, V), field(traces, t, D),
+        field(traces, t, SINCE), columns, alike,
+    ))  # fmt: skip
+    if status != 0:
+        return OVERFLOW
+    set_field(traces, t, LEFT, left)
+    if left > 0:
+        set_field(traces, t, BATCH, together.ctypes.data)
+        set_field(traces, t, BATCH_SIZE, together.shape[0])
+        set_field(traces, t, BATCH_OWNER, hold(together))
+        set_field(traces, t, ROW, row.ctypes.data)
+        set_field(traces, t, ROW_OWNER, hold(row))
+    return 0
+
+
+@njit(cache=True)
+def drop_batch(traces, t):  # type: ignore[no-untyped-def]
+    """Drop the batch that `close` has made, if it has."""
+    if field(traces, t, LEFT) > 0:
+        drop(field(traces, t, BATCH_OWNER))
+        drop(field(traces, t, ROW_OWNER))
+        set_field(traces, t, LEFT, 0)
+
+
+@njit(cache=True)
+def take_batch(rows, t):  # type: ignore[no-untyped-def]
+    """The columns and the addresses of the batch that `close` has made, of LEFT updates. rows: those of all traces."""
+    traces = rows.ctypes.data
+    together = owned_vector(field(traces, t, BATCH_OWNER), field(traces, t, BATCH), field(traces, t, BATCH_SIZE))
+    row = owned_vector(field(traces, t, ROW_OWNER), field(traces, t, ROW), FIELDS)
+    drop_batch(traces, t)
+    return together, row
+
+
+@njit(cache=True)
+def take_array(rows, t, at, width):  # type: ignore[no-untyped-def]
+    """The array whose address is in column `at`, which this kernel has made. The caller keeps it alive from now on."""
+    traces = rows.ctypes.data
+    owner = field(traces, t, at + 2)
+    taken = owned(owner, field(traces, t, at), field(traces, t, at + 1), width)
+    drop(owner)
+    set_field(traces, t, at + 2, 0)
+    return taken
