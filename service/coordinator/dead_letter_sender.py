@@ -20,6 +20,7 @@ from kafka.structs import OffsetAndMetadata
 from vernier.service.cluster.shard import read_dead_letters
 from vernier.service.config.settings import Settings, heartbeat_topic
 from vernier.service.errors import DeadLettersNotSent
+from vernier.service.ingest.ingestion_state import snapshots_in
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.kafka.clients import Producer
 from vernier.service.kafka.dead_letter_queue import SUFFIX, rebuilt_group
@@ -77,7 +78,7 @@ class DeadLetterSender:
         an empty state. Raises DeadLettersNotSent."""
         # Whether the state was begun anew is derived from the manifest, so dying between commit and mark does not lose
         # it.
-        self.anew = newest is not None and newest.epoch == max((one.began for one in newest.views.values()), default=0)
+        self.anew = newest is not None and newest.epoch == _began(newest)
         self._unsent = newest if newest is not None and (newest.dead or self.anew) else None
         self.settle()
         self.anew = anew and newest is not None
@@ -184,3 +185,9 @@ def _record(letter: DeadLetter, app: str, topic_id: str) -> dict[str, Any]:
 
 def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _began(newest: Manifest) -> int:
+    """The epoch that has last begun from an empty state. Views that wait for a snapshot are not in the manifest."""
+    views = [one.began for one in newest.views.values()]
+    return max([0, *views, *(one.began for one in snapshots_in(newest.ingestion).values())])

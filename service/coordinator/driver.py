@@ -229,8 +229,7 @@ class Driver:
         self._runner.failure = None
         if self._topics.follow(self._epochs):
             self._attach(spark)
-        if self._snapshots.load(spark, self._topics.ingestion, lambda: not self._stop.is_set() and self._wanted()):
-            self._attach(spark)
+        if self._load(spark):
             return  # the next query finds how far it came
         offsets, limit = self._epochs.start.offsets, self._limiter.limit
         query = Query(spark, self.settings, self._topics.ingestion, offsets, limit, self._runner, self._scratch)
@@ -254,6 +253,18 @@ class Driver:
         if changed is not None:
             self._change(spark, changed)
         self._runner.go_on()
+
+    def _load(self, spark: SparkSession) -> bool:
+        """Load what is left of the sources' snapshots; returns whether it has loaded anything."""
+        loaded = True
+        try:
+            wanted = lambda: not self._stop.is_set() and self._wanted()  # noqa: E731
+            loaded = self._snapshots.load(spark, self._topics.ingestion, wanted)
+        finally:
+            # Whatever ended it, the next epochs have messages.
+            if loaded:
+                self._attach(spark)
+        return loaded
 
     def _took(self, messages: int, seconds: float) -> None:
         """Called after each epoch, on the thread on which Spark makes the next micro-batch: update the rate limit for

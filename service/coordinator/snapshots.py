@@ -1,8 +1,7 @@
 """Loads the snapshots of sources, before the query that reads their topics.
 
 Spark reads a few pieces at a time, one per worker, straight into an epoch's stage (service/ingest/loading.py has the
-rules for times, and what a kill leaves). No query runs meanwhile, so the state of a running service stands still until
-the snapshots of its new sources have entered; answers go on. All that decides how to go on is in the manifest.
+rules for times, and what a kill leaves). No query runs meanwhile. All that decides how to go on is in the manifest.
 """
 
 from __future__ import annotations

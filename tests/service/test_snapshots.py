@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.service.driven import PATIENCE, Service
+from tests.service.driven import PATIENCE, PROGRAM, Service
+from vernier.service.kafka.topics import create_topics
 from vernier.service.views.view import Compacted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -102,3 +103,63 @@ def test_a_snapshot_that_is_killed_twice_while_changes_go_on_is_taken_once(servi
     service.totals = Counter({key: total for key, total, _ in view.rows_as_of(service.time - 1).flat().rows.tolist()})
     service.final(service.send((1, 1)))
     assert service.stop() == 0
+
+
+WIDER = (
+    PROGRAM
+    + """
+class Name(vn.Schema):
+    key: vn.Int64
+    name: vn.String
+
+names = app.source("names", Name)
+found = names.join(pairs.group_by("key").agg(total=vn.sum("value")), on="key")
+app.view("named", found.select("key", "name", "total"), key=["key"])
+"""
+)
+
+
+def test_a_rebuild_with_a_new_source_takes_its_snapshot_and_reads_the_other_topic_again(service: Service) -> None:
+    service.start()
+    service.final(service.send((1, 10), (2, 20)))
+    assert service.stop() == 0
+    (service.folder / "program.py").write_text(WIDER, "utf-8")
+    names = pa.table({"key": [1, 2, 3], "name": ["ada", "bob", "a name that is longer than fifteen bytes"]})
+    pq.write_table(names, service.folder / "names.parquet")
+    topic = f"{service.topic}-names"
+    create_topics(service.broker.bootstrap, {topic: 1})
+    at = service.time + 5
+    flags = {"path": service.folder / "names.parquet", "format": "parquet", "time": at}
+    more = {"sources__names__topic": topic, "sources__names__clock": "event", "sources__names__format": "json"}
+    more |= {f"sources__names__snapshot__{key}": str(value) for key, value in flags.items()}
+
+    def named() -> dict[int, tuple[str, int]] | None:
+        service.reader.poll()
+        found = service.reader.snapshot
+        if found is None or "named" not in found.views or found.frontier < service.time:
+            return None
+        view = found.views["named"]
+        assert view.since >= at
+        rows = view.rows_as_of(service.time - 1).flat().rows
+        return {key: (name, total) for key, name, total in view.stored.decode_rows(rows, view.heap)}
+
+    service.start(state__rebuild=True, **more)
+    # Until the frontier is past the snapshot's time, no view is shown that depends on it.
+    service.wait(lambda: service.reader.poll() and rows_taken(service) == 3)
+    found = service.reader.snapshot
+    assert found is not None
+    assert "named" not in found.views
+    service.time = at + 1
+    service.producer.send(topic, value=b'{"resolved":"1000000000"}').get(60)
+    service.send((3, 30), (1, 1))
+    expected = {1: ("ada", 11), 2: ("bob", 20), 3: ("a name that is longer than fifteen bytes", 30)}
+    assert service.wait(named) == expected
+    service.final(service.time)
+    assert service.stop() == 0
+
+
+def rows_taken(service: Service) -> int:
+    """How many rows of the new source's snapshot have entered."""
+    found = service.reader.snapshot
+    entry = None if found is None else found.manifest.sources.get("names")
+    return 0 if entry is None or entry.snapshot is None else entry.snapshot.rows
