@@ -76,6 +76,7 @@ def _former_planner(
     for name, source in planner.app.sources.items():
         form = known.get(id(source))
         app.sources[name] = source if form is None or name not in columns else form.node  # type: ignore[assignment]
+    app.kept_sources = dict(planner.app.kept_sources)
     for name, view in planner.app.views.items():
         form = known.get(id(view.node))
         if form is None:

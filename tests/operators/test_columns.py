@@ -208,3 +208,52 @@ def test_what_does_not_read_a_changed_column_keeps_its_state_and_its_history(sch
     assert set(migration.renamed) == set(plan.arrangements)
     for name in views:
         assert plan.views[name].trace in migration.renamed
+
+
+@pytest.mark.parametrize("schema", [InTheMiddle, Renamed, Wider], ids=lambda schema: schema.__name__)
+def test_a_source_that_keeps_its_history_keeps_it(schema: type[vn.Schema]) -> None:
+    def app_of(columns: type[vn.Schema], *views: str) -> vn.App:
+        app = vn.App("bank", retain=20)
+        uses = app.source("uses", columns, retain=50)
+        key = "owner" if "owner" in uses.columns else "account"
+        app.view("counts", uses.group_by(key).agg(n=vn.count()))
+        if "sums" in views:
+            app.view("sums", uses.group_by(key).agg(total=vn.sum("spent")))
+        return app
+
+    uses = old_rows(random.Random(3), 80, 0, 100)
+    with LocalEngine(compile_app(app_of(Old))) as engine:
+        engine.run_epoch(0, 100, {"uses": updates(uses, Old.row_type, 0, 100)})
+        app = app_of(schema, "sums")
+        engine.migrate(compile_app(app))
+        (since,) = {engine.workers[0].state.traces[view.trace].since for view in engine.plan.views.values()}
+        assert since == 80
+        compare(engine, app, [(converted(row, schema), at, diff) for row, at, diff in uses], [], 100)
+
+
+def test_newest_rows_by_key_follow_the_columns() -> None:
+    """A source of upserts: its trace has the rows, and the next upsert of a key finds the former one."""
+
+    def app_of(columns: type[vn.Schema]) -> vn.App:
+        app = vn.App("bank", retain=60)
+        app.view("all", app.source("uses", columns))
+        return app
+
+    def upserted(rows: Rows, row_type: RowType) -> Updates:
+        found = updates(rows, row_type, 0, 1_000)
+        found.data[:, -1] = np.arange(1, len(found) + 1)
+        return found
+
+    first: Rows = [({"account": n, "kind": n, "spent": 10 * n}, 5, 1) for n in range(4)]
+    second: Rows = [({"owner": n, "spent": decimal.Decimal(7), "day": None, "rate": 2.0}, 105, 1) for n in (1, 5)]
+    with LocalEngine(compile_app(app_of(Old), upserts={"uses": ["account"]})) as engine:
+        engine.run_epoch(0, 100, {"uses": upserted(first, Old.row_type)})
+        engine.migrate(compile_app(app_of(Together), upserts={"uses": ["owner"]}))
+        row_type = Together.row_type
+        before = [converted(row, Together) for row, _, _ in first]
+        wanted = {tuple(row): 1 for row in row_type.encode_rows(before).tolist()}
+        assert held(engine, "all", 99) == wanted
+        engine.run_epoch(100, 200, {"uses": upserted(second, row_type)})
+        after = [row for row in before if row["owner"] != 1] + [row for row, _, _ in second]
+        assert held(engine, "all", 199) == {tuple(row): 1 for row in row_type.encode_rows(after).tolist()}
+        assert held(engine, "all", 99) == wanted
