@@ -134,9 +134,8 @@ class Run:
     def _counts(self, view: str, at: int | None) -> dict[Row, tuple[Row, int]]:
         """The row and its multiplicity, by the row in a hashable form."""
         if at is not None and at >= self.frontier:
-            raise ProgramError(
-                problem=f"time {at} is not final: the frontier is {self.frontier}; advance past it first"
-            )
+            final = "no time is yet" if self.frontier == MIN_TIME else f"the frontier is {self.frontier}"
+            raise ProgramError(problem=f"time {at} is not final: {final}; advance past it first")
         total: dict[Row, tuple[Row, int]] = {}
         for row, time, diff in self._of(view):
             if at is None or time <= at:

@@ -79,11 +79,13 @@ def unknown(tree: Tree) -> Exception:
     if tree.kind == "Invoke" or tree.kind == "StaticInvoke":
         name = str(tree.fields.get("functionName"))
         return refuse(f"the function {name} cannot be maintained; compute it before the rows are sent", name)
-    name = _snake(tree.kind)
-    return refuse(f"{name} cannot be maintained; compute it before the rows are sent, or in Python with vn.udf", name)
+    words = _WORDS.get(tree.kind, (_snake(tree.kind),))
+    name = words[0]
+    return refuse(f"{name} cannot be maintained; compute it before the rows are sent, or in Python with vn.udf", *words)
 
 
 _WORDS = {
+    "DateFormatClass": ("date_format",),
     "Percentile": ("median", "percentile"),
     "ApproximatePercentile": ("approx_percentile", "percentile_approx"),
     "HyperLogLogPlusPlus": ("approx_count_distinct",),

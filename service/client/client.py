@@ -245,24 +245,32 @@ class Client:
 
     # --- updates ------------------------------------------------------------------------------------------------------
 
-    def send(self, source: str, updates: Iterable[object] | pa.Table | bytes, *, resolved: Time | None = None) -> str:
+    def send(
+        self,
+        source: str,
+        updates: Iterable[object] | pa.Table | bytes,
+        *,
+        resolved: Time | None = None,
+        after: str = "",
+    ) -> str:
         """Send updates to a source. Returns a token for `wait` and `visible` once Kafka has acknowledged the updates.
 
         updates: rows (a sequence in column order, or a dict by column), or complete updates (a dict with `data` and,
         optionally, `time` and `diff`); an Arrow table with the source's columns and, optionally, `_time` and `_diff`;
         or lines of JSON as bytes. resolved: a promise that nothing before this data time follows, for sources with an
-        event clock. Long input is split into several requests, sent one after the other; each is accepted as a whole or
-        not at all. Raises ServerError: bad_update (422) names the mistake; after kafka_unavailable (503) some updates
-        may have been sent.
+        event clock. after: the token of an earlier call, also for another source; the new token stands for both, so
+        that one `wait` is enough. Long input is split into several requests, sent one after the other; each is
+        accepted as a whole or not at all. Raises ServerError: bad_update (422) names the mistake; after
+        kafka_unavailable (503) some updates may have been sent.
         """
-        token: str | None = None
+        token = after
         for body, kind in bodies(updates, resolved):
-            params = given(after=token)
+            params = given(after=token or None)
             path = f"/v1/sources/{quote(source, safe='')}"
             token = self._send("POST", path, params=params, content=body, headers={"content-type": kind}).json()[
                 "token"
             ]
-        return token or ""
+        return token
 
     def visible(self, token: str, *, views: Sequence[str] = (), wait_ms: int = 0) -> dict[str, Any]:
         """Whether updates are visible: `visible`, `as_of` (the first data time that includes all of them), `views`."""

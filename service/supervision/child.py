@@ -32,6 +32,7 @@ class Child:
     module, arguments: what it runs. ready: whether it is in operation; polled until true. stop_seconds: how long it may
     take to stop by itself. environment: added to the supervisor's own. last: it starts after all others are ready and
     none of them waits. waits: whether it is ready but does not work yet, because it is a standby.
+    started: called before each start, so that `ready` can tell what this start has reached.
     final: an exit status after which it is not restarted, because the new process would end in the same way.
     """
 
@@ -50,10 +51,13 @@ class Child:
     standby: bool | None = None
     """None until it is known. A standby that took over stays so until it is started again."""
     waits: Callable[[], bool] = lambda: False
+    started: Callable[[], None] = lambda: None
     process: subprocess.Popen[bytes] | None = None
     _since: float = 0.0
     _look_at: float = 0.0
     _not_before: float = 0.0
+    _died: float | None = None
+    """When it died, until it is ready again."""
 
     @property
     def running(self) -> bool:
@@ -62,6 +66,7 @@ class Child:
 
     def start(self) -> None:
         """Start the process; its output is appended to its log."""
+        self.started()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
@@ -108,6 +113,9 @@ class Child:
             if not self.was_ready and self.ready():
                 self.was_ready = True
                 say(f"{self.name}: ready")
+            elif self._died is not None and self.ready():
+                say(f"{self.name}: ready again, {time.monotonic() - self._died:.1f} s after it died")
+                self._died = None
             if self.deaths and time.monotonic() - self._since > _STEADY_SECONDS:
                 self.deaths = 0
             self._trim()
@@ -127,6 +135,7 @@ class Child:
                 raise ProcessFailed(name=self.name, status=status, said=said, log=str(self.log))
             pause = _PAUSES[min(self.deaths, len(_PAUSES) - 1)]
             self.deaths += 1
+            self._died = self._died or now
             self._not_before = now + pause
             say(f"{self.name}: {_how(status)}, restarting in {pause:g} s ({said})")
         if now >= self._not_before:

@@ -170,7 +170,7 @@ class Supervisor:
         logs = settings.log_directory
         logs.mkdir(parents=True, exist_ok=True)
         head = StateDirectory(settings.state.place)
-        before, driver = head.head(), intake.observed(head.blob).driver
+        before = _Before()
         self.children = [
             Child(
                 "driver",
@@ -184,11 +184,12 @@ class Supervisor:
                     self._driver_waits(head)
                     or (
                         self._driver_owns(head)
-                        and (head.head() != before or _waits(intake.observed(head.blob), driver))
+                        and (head.head() != before.head or _waits(intake.observed(head.blob), before.driver))
                     )
                 ),
                 final=STOPPED,
                 waits=lambda: self._driver_waits(head),
+                started=lambda: before.look(head),
             ),
             Child(
                 "sidecar",
@@ -291,6 +292,18 @@ class Supervisor:
             self.broker.stop(_BROKER_SECONDS)
         if self._scratch is not None:
             self._scratch.close()
+
+
+@dataclass
+class _Before:
+    """The state's newest epoch and its driver, before a driver starts."""
+
+    head: int = 0
+    driver: str = ""
+
+    def look(self, state: StateDirectory) -> None:
+        """Read both."""
+        self.head, self.driver = state.head(), intake.observed(state.blob).driver
 
 
 def _waits(observed: intake.Observed, before: str) -> bool:

@@ -90,6 +90,7 @@ def test_what_dies_comes_back(sleeper: Child) -> None:
     sleeper.process.kill()
     until(lambda: sleeper.process is not None and sleeper.process.pid != first and sleeper.running, sleeper, said)
     assert any("killed by SIGKILL, restarting" in line and "sleeper: here" in line for line in said)
+    until(lambda: "ready again, " in said[-1], sleeper, said)
     sleeper.stop()
     assert not psutil.pid_exists(first)
 

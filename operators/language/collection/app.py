@@ -41,7 +41,7 @@ class ViewDecl:
 class App:
     """A program: sources that change, and views that are computed from them.
 
-    name: lower-case letters, digits, _ and -; it names topics and state. retain: how far back views can be read, e.g.
+    name: letters, digits, _ and -; it names topics and state. retain: how far back views can be read, e.g.
     "10m" (`retain_ns` in nanoseconds of data time). on_late: what happens to an update whose time is before the
     frontier: "dead_letter" sends it to the dead-letter topic, "advance" moves it to the frontier; both are counted.
     """
@@ -86,8 +86,10 @@ class App:
     def view(self, name: str, collection: Collection, *, key: str | Sequence[str] | None = None) -> Collection:
         """Declare a view that is kept up to date; `key`: the columns by which rows are looked up (default: all)."""
         _checked_name(name, "a view")
-        if not isinstance(collection, Collection):
-            raise WrongType(problem=f"view {name!r} needs a collection, not {collection!r}")
+        given: object = collection
+        if not isinstance(given, Collection):
+            way = getattr(given, "unfinished", "")
+            raise WrongType(problem=f"view {name!r} needs a collection, not {given!r}{way and f'; {way}'}")
         if name in self.views:
             raise NameClash(problem=f"view {name!r} is declared already, at {self.views[name].where}")
         node = collection.node

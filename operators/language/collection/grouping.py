@@ -75,6 +75,8 @@ def reduce(self: C, fn: RowFunction, *, keys: Sequence[str | Expr] | str | Expr 
 class Grouped(Generic[C]):
     """A collection with its grouping keys; `.agg(...)` and `.reduce(...)` turn it into a collection again."""
 
+    unfinished = "add .agg(n=vn.count()), with the aggregates that it shows"
+
     def __init__(self, collection: C, keys: list[tuple[str, Expr]]) -> None:
         self._collection, self._keys = collection, keys
 

@@ -22,7 +22,9 @@ def named(positional: Sequence[object], keyword: Mapping[str, object], what: str
             raise WrongType(problem=f"{what} takes columns one by one, not in a {type(value).__name__}: write *[...]")
         expr = as_column(value)
         if expr.output_name is None:
-            raise ProgramError(problem=f"the value {expr} needs a name: write {what}(name={expr}) or {expr}.alias(...)")
+            raise ProgramError(
+                problem=f"the value {expr} needs a name: write {what}(name={expr}) or ({expr}).alias(...)"
+            )
         pairs.append((expr.output_name, expr))
     pairs.extend((name, as_column(value)) for name, value in keyword.items())
     seen = [name for name, _ in pairs]

@@ -424,7 +424,10 @@ def as_expr(value: object) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, type) or callable(value):
-        raise WrongType(problem=f"{value!r} is not a value for a column; did you mean to call it?")
+        way = "did you mean to call it?"
+        if getattr(value, "__name__", "") == "<lambda>":
+            way = 'write an expression such as col("n") > 1, or use vn.udf for a function in Python'
+        raise WrongType(problem=f"{value!r} is not a value for a column; {way}")
     elsewhere = getattr(value, "belongs_in", "")
     if elsewhere:
         raise WrongType(problem=f"{value!r} is not a value for a column; {elsewhere}")

@@ -96,8 +96,9 @@ class Decimal(Composed):
             if abs(value) < 10**whole:
                 return value * self._one
         elif not isinstance(value, decimal.Decimal) or not value.is_finite():
+            way = f"; write Decimal({value!r})" if isinstance(value, str) else ""
             raise BadValue(
-                column="?", problem=f"not {self}: {value!r} is neither a finite decimal.Decimal nor an integer"
+                column="?", problem=f"not {self}: {value!r} is neither a finite decimal.Decimal nor an integer{way}"
             )
         elif not value:
             return 0

@@ -16,10 +16,16 @@ _UNITS = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
+_UNITS |= {
+    word: _UNITS[short]
+    for short, name in (("s", "second"), ("m", "minute"), ("h", "hour"), ("d", "day"))
+    for word in (name, f"{name}s")
+}
 
 
 def nanoseconds(text: str | int, what: str = "the duration") -> int:
-    """A duration in nanoseconds: an integer unchanged, text as number and unit (ns us ms s m h d). Raises WrongType."""
+    """A duration in nanoseconds: an integer unchanged, text as number and unit (ns us ms s m h d, or seconds,
+    minutes, hours, days). Raises WrongType."""
     if isinstance(text, int) and not isinstance(text, bool) and 0 <= text < 2**63:
         return text
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*", text) if isinstance(text, str) else None

@@ -45,11 +45,15 @@ class Native:
     def _judge(self, value: bytes | None) -> Verdict:
         message = load(value)
         if not isinstance(message, dict):
-            raise Refusal("decode", f"a native message is an object, not {shown(message)}")
+            raise Refusal(
+                "decode",
+                f"a native message is an object, not {shown(message)}; bare rows need the source's format: json",
+            )
         version = message.get("v")
         if not isinstance(version, int) or isinstance(version, bool) or version != _VERSION:
             found = f"v is {shown(version)}" if "v" in message else "the message has no v"
-            raise Refusal("decode", f"{found}, but this release reads version {_VERSION}")
+            way = "" if "v" in message else "; rows alone need the source's format: json"
+            raise Refusal("decode", f"{found}, but this release reads version {_VERSION}{way}")
         if "p" in message:
             only_members(message, ("v", "p"), "a progress message")
             return _judge_progress(message["p"])
