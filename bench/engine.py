@@ -74,10 +74,12 @@ def main() -> None:
             wall.append(time.perf_counter() - began)
             cpu += time.process_time() - began_cpu
         else:
+            worker.totals()  # adds what its interpreter has counted
             for operator in worker.operators:
                 operator.counters.seconds = 0.0
         at += size
     counted = args.updates - -(-warm // args.batch) * args.batch
+    worker.totals()
     shares = {
         f"{operator.op.id} {operator.op.name}": round(operator.counters.seconds / sum(wall), 3)
         for operator in worker.operators
