@@ -203,8 +203,8 @@ class _Writer:
         }
 
     def reduce(self, op: ReduceOp) -> dict[int, int]:
-        if op.compared or op.ends is not None:
-            raise Unfit  # texts, and groups of which only an end is read
+        if op.compared or op.reads is not None:
+            raise Unfit  # texts, and groups of which only a part is read
         covers = of_one_val(op.aggregations)
         return {
             layout.KIND: layout.REDUCE,

@@ -22,7 +22,7 @@ from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_O
 
 
 @inlined
-def _order(table, one, i, two, j, words):  # type: ignore[no-untyped-def]
+def order_of_vals(table, one, i, two, j, words):  # type: ignore[no-untyped-def]
     """Compares the first words of val i of batch `one` and val j of batch `two`: -1, 0 or 1."""
     first = cell(table, one, VALS) + 8 * i * cell(table, one, VAL_STRIDE)
     second = cell(table, two, VALS) + 8 * j * cell(table, two, VAL_STRIDE)
@@ -34,7 +34,7 @@ def _order(table, one, i, two, j, words):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _order_of_row(table, batch, i, rows, row, first, words):  # type: ignore[no-untyped-def]
+def order_of_row(table, batch, i, rows, row, first, words):  # type: ignore[no-untyped-def]
     """Compares val i of a batch and the words rows[row, first:]: -1, 0 or 1."""
     address = cell(table, batch, VALS) + 8 * i * cell(table, batch, VAL_STRIDE)
     for c in range(words):
@@ -48,13 +48,13 @@ def _order_of_row(table, batch, i, rows, row, first, words):  # type: ignore[no-
 def _first_alike(table, batch, low, top, words):  # type: ignore[no-untyped-def]
     """The first val of [low, top] that has the first words of val `top`, found from `top` in growing steps."""
     step, lo, hi = 1, low, top
-    while hi - step >= low and _order(table, batch, hi - step, batch, top, words) == 0:
+    while hi - step >= low and order_of_vals(table, batch, hi - step, batch, top, words) == 0:
         hi -= step
         step *= 2
     lo = max(low, hi - step)
     while lo < hi:
         middle = (lo + hi) >> 1
-        if _order(table, batch, middle, batch, top, words) < 0:
+        if order_of_vals(table, batch, middle, batch, top, words) < 0:
             lo = middle + 1
         else:
             hi = middle
@@ -68,7 +68,7 @@ def _begin_run(table, low, high, start, down):  # type: ignore[no-untyped-def]
     best = -1
     for batch in range(table.shape[0]):
         if word(high, batch) > word(low, batch) and (
-            best < 0 or _order(table, batch, word(high, batch) - 1, best, word(high, best) - 1, down) > 0
+            best < 0 or order_of_vals(table, batch, word(high, batch) - 1, best, word(high, best) - 1, down) > 0
         ):
             best = batch
     if best < 0:
@@ -76,7 +76,7 @@ def _begin_run(table, low, high, start, down):  # type: ignore[no-untyped-def]
     for batch in range(table.shape[0]):
         top = word(high, batch) - 1
         put_word(start, batch, top + 1)
-        if top >= word(low, batch) and _order(table, batch, top, best, word(high, best) - 1, down) == 0:
+        if top >= word(low, batch) and order_of_vals(table, batch, top, best, word(high, best) - 1, down) == 0:
             put_word(start, batch, _first_alike(table, batch, word(low, batch), top, down))
     return True
 
@@ -86,7 +86,7 @@ def _changed(table, batch, val, rows, base, stop, first, v):  # type: ignore[no-
     """Whether one of the sorted rows [base, stop) has this val."""
     while base < stop:
         middle = (base + stop) >> 1
-        order = _order_of_row(table, batch, val, rows, middle, first, v)
+        order = order_of_row(table, batch, val, rows, middle, first, v)
         if order == 0:
             return True
         if order < 0:
@@ -97,33 +97,42 @@ def _changed(table, batch, val, rows, base, stop, first, v):  # type: ignore[no-
 
 
 @inlined
-def _take_least(table, here, high, v):  # type: ignore[no-untyped-def]
+def add_copies(table, batch, val, copies):  # type: ignore[no-untyped-def]
+    """The copies and those of a val of a batch. Returns (copies, wrapped)."""
+    diffs, stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
+    start = offset(cell(table, batch, VAL_OFFSETS), val)
+    stop = offset(cell(table, batch, VAL_OFFSETS), val + 1)
+    for e in range(start, stop):
+        copies, wrapped = add_checked(copies, load(diffs, e * stride))
+        if wrapped:
+            return copies, True
+    return copies, False
+
+
+@inlined
+def take_least(table, here, high, v):  # type: ignore[no-untyped-def]
     """Move past the least val at the places `here`. Returns (a batch that has it, its place there, copies, wrapped);
     the batch is -1 if no val is left."""
     best, place = -1, np.int64(0)
     for batch in range(table.shape[0]):
         at = word(here, batch)
-        if at < word(high, batch) and (best < 0 or _order(table, batch, at, best, place, v) < 0):
+        if at < word(high, batch) and (best < 0 or order_of_vals(table, batch, at, best, place, v) < 0):
             best, place = batch, at
     copies = np.int64(0)
     for batch in range(table.shape[0] if best >= 0 else 0):
         at = word(here, batch)
-        diffs, stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
         # Without offsets each update has a val of its own, and equal vals are adjacent.
-        while at < word(high, batch) and _order(table, batch, at, best, place, v) == 0:
-            start = offset(cell(table, batch, VAL_OFFSETS), at)
-            stop = offset(cell(table, batch, VAL_OFFSETS), at + 1)
-            for e in range(start, stop):
-                copies, wrapped = add_checked(copies, load(diffs, e * stride))
-                if wrapped:
-                    return best, place, copies, True
+        while at < word(high, batch) and order_of_vals(table, batch, at, best, place, v) == 0:
+            copies, wrapped = add_copies(table, batch, at, copies)
+            if wrapped:
+                return best, place, copies, True
             at += 1
         put_word(here, batch, at)
     return best, place, copies, False
 
 
 @inlined
-def _put_rows(found, size, rows, before, base, stop, k, v, fold, entries, n):  # type: ignore[no-untyped-def]
+def put_rows(found, size, rows, before, base, stop, k, v, fold, entries, n):  # type: ignore[no-untyped-def]
     """Write a key's entries, sorted: those found, with the time `fold`, and those of the changed rows [base, stop).
     Returns the number of entries with those before; the caller has made sure that they fit."""
     i, row = 0, base
@@ -204,10 +213,10 @@ def read_ends(table, rows, k, v, fold, down, whole, most, flag):  # type: ignore
             for batch in range(batches):
                 put_word(here, batch, word(begin, batch) if down > 0 else word(low, batch))
             while got < most or whole < v:
-                batch, val, copies, wrapped = _take_least(table, here, high, v)
+                batch, val, copies, wrapped = take_least(table, here, high, v)
                 if wrapped:
                     return keys[:0], spans[:0], entries[:0], OVERFLOW
-                if batch < 0 or (last >= 0 and _order(table, batch, val, last, last_val, whole) != 0):
+                if batch < 0 or (last >= 0 and order_of_vals(table, batch, val, last, last_val, whole) != 0):
                     break
                 if copies == 0 or _changed(table, batch, val, rows, base, stop, 1 + k, v):
                     continue
@@ -237,6 +246,6 @@ def read_ends(table, rows, k, v, fold, down, whole, most, flag):  # type: ignore
         if room > entries.shape[0]:
             entries = more_rows(entries, room)
         put(spans, key, 0, n)
-        n = _put_rows(found, size, rows, before, base, stop, k, v, fold, entries, n)
+        n = put_rows(found, size, rows, before, base, stop, k, v, fold, entries, n)
         put(spans, key, 1, n)
     return keys, spans, entries[:n], 0

@@ -14,7 +14,8 @@ import numpy as np
 
 from vernier.operators.kernels.ends import read_ends
 from vernier.operators.kernels.rounds import split_visits, visited_keys
-from vernier.operators.planning.reduction_ops import Ends, ReductionOp
+from vernier.operators.kernels.surroundings import read_surroundings
+from vernier.operators.planning.reduction_ops import Ends, ReductionOp, Surroundings
 from vernier.operators.runtime.chunking import KEYS, parts, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
@@ -45,7 +46,7 @@ class Reduction(Operator):
         self.visits = Buckets()
         self.in_order = False
         """Whether corrections are produced in the sort order of their rows."""
-        self.ends = op.ends
+        self.reads = op.reads
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """What the output of keys `[hash | key]` lacks at round `now`: corrections `[hash | key | val | time | rounds |
@@ -59,8 +60,8 @@ class Reduction(Operator):
     def step(self, now: Round) -> None:
         """Visit the keys that changed and the keys scheduled for this round."""
         self.fresh = self.keyed = self.out = None
-        if self.ends is not None and self._few_change():
-            self._visit_ends(self.ends, np.array(now, np.int64))
+        if self.reads is not None and self._few_change():
+            self._visit_parts(self.reads, np.array(now, np.int64))
             return
         keys = self._keys(now)
         if keys is None:
@@ -92,17 +93,19 @@ class Reduction(Operator):
         fresh = self.input.fresh
         return fresh is None or (not isinstance(fresh, Batch) and FEW * len(fresh) < self.input.trace.updates)
 
-    def _visit_ends(self, ends: Ends, now: Ints) -> None:
-        """Visit the keys that changed, reading of each what its first copies depend on."""
+    def _visit_parts(self, reads: Ends | Surroundings, now: Ints) -> None:
+        """Visit the keys that changed, reading the part of each on which its output depends."""
         fresh, fold = self.input.fresh, self.scope.slice.fold
         if fresh is None:
             return
         trace, made = self.input.trace, []
         for rows in parts(fresh):
-            keys, spans, entries, status = read_ends(
-                trace.settled, np.ascontiguousarray(rows), self.key_width, self.input.val_width, fold,
-                ends.down, ends.whole, ends.most, ends.flag,
-            )  # fmt: skip
+            given = trace.settled, np.ascontiguousarray(rows), self.key_width, self.input.val_width, fold
+            if isinstance(reads, Ends):
+                found = read_ends(*given, reads.down, reads.whole, reads.most, reads.flag)
+            else:
+                found = read_surroundings(*given, reads.whole, reads.reach, reads.on, reads.flag, reads.gap)
+            keys, spans, entries, status = found
             if status != 0:
                 raise DiffOverflow(operation=f"addition in {trace.name}")
             outputs = Selection.nothing(len(keys), self.val_width + 2)

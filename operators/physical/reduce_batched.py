@@ -9,6 +9,7 @@ twice. Sources: "Specializing differential dataflow" and "High resolution, high 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -37,6 +38,7 @@ class BatchedReduce(Reduction):
         super().__init__(op, scope)
         self.logic = op.spec.compile(op.key, op.val)
         self.texts = op.val.text_words
+        self.order = op.order
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Call the logic for all groups that may have changed, and compare its results with the earlier output."""
@@ -62,6 +64,8 @@ class BatchedReduce(Reduction):
                     most = max(1, len(vals) // 8)
                     continue
                 made = self._alone(wanted, error.rows, partial(self._sizes, keys, wave, parts))
+            if self.order:
+                made = replace(made, rows=made.rows[:, self.order])
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
                 keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(made.rows), made.counts,

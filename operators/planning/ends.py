@@ -1,15 +1,21 @@
-"""Which reductions one end of a group determines, and how its rows must be ordered for that (kernels/ends.py)."""
+"""Which reductions depend on a part of a group, and how its rows must be ordered for that: on one end
+(kernels/ends.py), or on the surroundings of the rows that change (kernels/surroundings.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vernier.operators.group_functions.logic import LogicSpec
+from vernier.operators.group_functions.ordered import Shift
+from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.kernels.aggregating import FLAG, KIND, MAX, MIN, WORD, WORDS
 from vernier.operators.language.expr.order import Orders
 from vernier.operators.language.types.schema import Field, RowType
-from vernier.operators.planning.reduction_ops import Ends
+from vernier.operators.planning.reduction_ops import Ends, Surroundings
 from vernier.operators.planning.stages import Words
 
+FARTHEST = 1 << 16
+"""The most copies that are read on either side of a row."""
 MOST = 1 << 30
 """The most copies of a group that are followed one by one."""
 
@@ -44,6 +50,26 @@ def ends_of_extreme(aggregations: Sequence[Words], width: int) -> Ends | None:
         return None
     read = row[WORDS] + (1 if flag >= 0 else 0)
     return Ends(read if row[KIND] == MAX else 0, width, 1, flag)
+
+
+def surroundings_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Surroundings] | None:
+    """The columns that vals must begin with, and what the logic reads of a group then; None if that is the group."""
+    if isinstance(spec, Sessions):
+        field = val.field(spec.on)
+        flag = 0 if field.nullable else -1
+        return [spec.on], Surroundings(val.width, 1, on=field.words - 1, flag=flag, gap=spec.gap)
+    if not isinstance(spec, Shift) or abs(spec.step) > FARTHEST:
+        return None
+    names = [name for name, _ in spec.by]
+    whole = 0
+    for name, descending in spec.by:
+        field = val.field(name)
+        if field.text_words or descending != spec.by[0][1]:
+            break
+        whole += field.words
+    if all(not descending for _, descending in spec.by) and not val.text_words:
+        whole = val.width
+    return (names, Surroundings(whole, max(abs(spec.step), 1))) if whole else None
 
 
 def ordered_first(by: Sequence[str], val: RowType) -> RowType:

@@ -24,17 +24,30 @@ class Ends:
     flag: int = -1
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """The part of a group on which the output of changed rows depends (kernels/surroundings.py): `reach` copies, at
+    least one, on either side, and all vals that share their first `whole` words; or, if gap is 0 or more, the run of
+    near values of word `on`, in which a val is not if its word `flag` is 0."""
+
+    whole: int
+    reach: int
+    on: int = -1
+    flag: int = -1
+    gap: int = -1
+
+
 @dataclass
 class ReductionOp(KeyedOp):
     """A reduction: reads an arrangement by `key` and emits key words, then val words. total: its earlier output follows
     from its input, so the operator need not look it up. trace: where its output is kept, by key, either for the
-    operator itself or for readers of that arrangement; None if neither needs it. ends: which part of a group it reads,
-    if time is total and the first copies in the order of the vals are all it needs; None if it reads whole groups."""
+    operator itself or for readers of that arrangement; None if neither needs it. reads: which part of a group it reads,
+    if time is total and its output depends on no more; None if it reads whole groups."""
 
     key: RowType
     total: bool
     trace: str | None
-    ends: Ends | None = field(default=None, init=False)
+    reads: Ends | Surroundings | None = field(default=None, init=False)
 
     kind = "reduce"
     takes_names = True
@@ -53,7 +66,7 @@ class ReductionOp(KeyedOp):
         return self.key.width
 
     def facts(self) -> dict[str, Any]:
-        read = {} if self.ends is None else {"reads": "ends"}
+        read = {} if self.reads is None else {"reads": type(self.reads).__name__.lower()}
         return {"form": "total" if self.total else "general", "keeps_output": self.trace is not None} | read
 
 
@@ -129,10 +142,11 @@ class AccumulateOp(ReductionOp):
 @dataclass
 class BatchedReduceOp(ReductionOp):
     """Reduce with a logic: applies a `LogicSpec` to the rows of each key. val: the arrangement's columns after the
-    key's."""
+    key's; order: the words of what the logic makes in the order of the output, if that is another one."""
 
     val: RowType
     spec: LogicSpec
+    order: Words = ()
 
 
 @dataclass

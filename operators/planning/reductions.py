@@ -37,7 +37,7 @@ from vernier.operators.planning.arrangements import (
 )
 from vernier.operators.planning.choices import choices
 from vernier.operators.planning.distinct_counts import as_sums, counts_distinct
-from vernier.operators.planning.ends import MOST, ends_of_extreme, ends_of_order, ordered_first
+from vernier.operators.planning.ends import MOST, ends_of_extreme, ends_of_order, ordered_first, surroundings_of
 from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.reduction_ops import (
@@ -99,7 +99,7 @@ def reduce(
             input=arranged, key=key, total=total, trace=None, aggregations=aggregations, compared=compared,
         )  # fmt: skip
         if total and not compared:
-            op.ends = ends_of_extreme(aggregations, planner.ops[arranged].width - key.width)
+            op.reads = ends_of_extreme(aggregations, planner.ops[arranged].width - key.width)
     return _add(planner, op, print_)
 
 
@@ -318,7 +318,7 @@ def build_top(planner: Planner, node: ReduceNode, spec: TopK) -> int:
         input=arranged, key=key, total=True, trace=None, val=val.width, by=tuple(by), flips=tuple(flips),
         most=spec.count, words=tuple(int(w) for w in moved.index(val.names)), compared=moved.text_words,
     )  # fmt: skip
-    op.ends = ends
+    op.reads = ends
     return _add(planner, op, print_)
 
 
@@ -328,6 +328,19 @@ def build_reduce(planner: Planner, node: ReduceNode) -> int:
     key, val = node.key_row, node.val_row
     if isinstance(node.spec, TopK) and node.scope.depth == 0 and 0 < node.spec.count <= MOST and val.width:
         return build_top(planner, node, node.spec)
+    found = surroundings_of(node.spec, val) if node.scope.depth == 0 else None
+    if found is not None:
+        first, reads = found
+        arranged, moved, before = _moved(planner, node.input, key, val, first)
+        print_ = _wave_print(planner, before, key, val, node.spec)
+        made = node.spec.schema(key, moved)
+        op = BatchedReduceOp(
+            len(planner.ops), planner.scope(node.scope), node.schema.width, node.spec.title, input=arranged, key=key,
+            total=True, trace=None, val=moved, spec=node.spec,
+            order=tuple(int(w) for w in made.index(node.spec.schema(key, val).names)),
+        )  # fmt: skip
+        op.reads = reads
+        return _add(planner, op, print_)
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, node.input, node.scope, *words)
     return reduce_groups(planner, node, arranged, key, val, node.spec, node.spec.title)

@@ -29,6 +29,7 @@ TOYS: dict[str, list[str]] = {
     "seeds": ["--only", "people", "--scale", "0.002"],
     "commit": ["--epochs", "6", "--batches", "3", "--updates", "20"],
     "exchange": ["--rounds", "20", "--runs", "1"],
+    "groups": ["--updates", "300", "--rows", "500", "--epochs", "20", "--turns", "1"],
     "handshake": ["--attempts", "2", "--connections", "2"],
 }
 BROKERED: dict[str, list[str]] = {
