@@ -118,14 +118,22 @@ def _last(log: Path) -> str:
     return next((line for line in reversed(lines) if line.strip()), "the driver printed nothing")
 
 
+def _end(number: int, frame: object) -> None:
+    """Exit through the `finally` blocks, which end the processes in order and remove the folder. Ctrl-C in a terminal
+    brings both signals; the second one must not interrupt these blocks."""
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)
+    sys.exit(1)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make what is missing. Returns the exit status: 1, with one line on stderr, on failure."""
     parser = argparse.ArgumentParser(prog="python -m vernier.service.supervision.class_archives", description=__doc__)
     parser.add_argument("--nice", action="store_true", help="run at the lowest priority")
     if parser.parse_args(arguments).nice:
         os.nice(19)
-    # Exit through the `finally` blocks, which end the processes in order and remove the folder.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     try:
         make(lambda line: print(f"classes: {line}", flush=True))
     except VernierError as error:

@@ -189,6 +189,9 @@ class Setup:
                 parts.append(pool.submit(self._classes, parts[2], parts[3]))
             try:
                 wait(parts, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self._board.say("stopping; the next set-up goes on from here")
+                raise
             finally:
                 if any(part.done() and part.exception() is not None for part in parts) or sys.exc_info()[0]:
                     self._commands.end()
