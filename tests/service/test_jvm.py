@@ -1,6 +1,9 @@
 """How JVMs are started: with Spark's own options, with the archive that fits, or by Spark's own launcher."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +86,44 @@ def test_the_jvm_has_what_spark_wants_of_java(tmp_path: Path) -> None:
     assert wanted == jvm.MODULES
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
     session.stop()
+
+
+def test_ctrl_c_and_the_signal_of_set_up_end_the_archives_in_order(tmp_path: Path) -> None:
+    """Ctrl-C in a terminal reaches the process, and set-up terminates it, too: its `finally` blocks run once, whole."""
+    code = (
+        "import threading, sys\n"
+        "from pathlib import Path\n"
+        "from vernier.service.supervision import class_archives as archives\n"
+        "def make(say):\n"
+        "    try:\n"
+        "        print('begun', flush=True)\n"
+        "        threading.Event().wait()\n"
+        "    finally:\n"
+        "        print('ending', flush=True)\n"
+        "        sys.stdin.readline()\n"
+        "        print('ended', flush=True)\n"
+        "archives.make = make\n"
+        "sys.exit(archives.main([]))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "ending\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.read() == "ended\n"
+        assert process.wait(10) == 1
+    finally:
+        process.kill()
+        process.wait()
