@@ -10,16 +10,13 @@ import httpx
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.live.service import PATIENCE, ROOT, Feeder, Service, wait_for
+from tests.live.service import PATIENCE, Feeder, Service, wait_for
 from tests.live.truth import Truth
 from tests.profiles import shorter
 from vernier.service.client.client import ServerError, connect
 
 KILLS = shorter(10, 1)
 """Of each of the four kinds of process."""
-IN_PYTHON = ROOT / "configs" / "demo.py"
-IN_SQL = Path(__file__).with_name("graph.sql")
-"""Both have the same views."""
 
 
 class Sampler(threading.Thread):
@@ -67,10 +64,10 @@ def check(truth: Truth, samples: dict[int, dict[str, set[tuple[int, ...]]]]) -> 
 
 @pytest.mark.spark
 @pytest.mark.broker
-@pytest.mark.parametrize(("workers", "program"), [pytest.param(1, IN_SQL, marks=pytest.mark.slow), (2, IN_PYTHON)])
-def test_every_sampled_answer_is_the_recomputed_one(tmp_path: Path, workers: int, program: Path) -> None:
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_every_sampled_answer_is_the_recomputed_one(tmp_path: Path, workers: int) -> None:
     truth = Truth()
-    with Service(tmp_path, workers, program) as service:
+    with Service(tmp_path, workers) as service:
         feeder = Feeder(service.bootstrap, workers, 400, workers, truth)
         feeder.start()
         wait_for("the first answers", lambda: service.frontier() > 0)
