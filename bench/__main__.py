@@ -69,6 +69,7 @@ SHORT: dict[str, list[list[str]]] = {
     "flows": [["--events", "20000", "--delays", "100ms"]],
     "seeds": [["--scale", "0.01"]],
     "snapshots": [["--rows", "2000000", "--changes", "20000", "--kills", "1"]],
+    "sql": [["--scale", "0.01"]],
     "commit": [[]],
     "exchange": [[]],
     "groups": [[]],
@@ -125,6 +126,7 @@ FULL: dict[str, list[list[str]]] = {
     "restart": [["--sizes", "10000,100000,1000000,10000000", "--plot", "docs/images/bench-restart.png"]],
     "sharing": [["--friendships", "2000000", "--epochs", "2000"]],
     "seeds": [[]],
+    "sql": [["--scale", "0.1"], ["--scale", "1"]],
     "flows": [
         [
             "--events",

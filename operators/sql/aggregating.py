@@ -29,9 +29,11 @@ _INSENSITIVE = frozenset({"Min", "Max", "CollectSet"})
 
 @dataclass(frozen=True)
 class _Call:
-    """An aggregate of the plan: its form, its function with translated arguments, and what to do with its result."""
+    """An aggregate of the plan: its form, the name of the column that is just it, or none, and its function with
+    translated arguments."""
 
     form: str
+    name: str
     kind: str
     arguments: tuple[Expr, ...]
     where: Expr | None
@@ -86,7 +88,8 @@ def _calls(below: Relation, outputs: Sequence[Tree]) -> list[_Call]:
                 where = below.of(one.children[1]) if len(one.children) > 1 else None
                 arguments = tuple(below.of(child) for child in function.children)
                 distinct = bool(one.fields.get("isDistinct")) and function.kind not in _INSENSITIVE
-                found[one.form] = _Call(one.form, function.kind, arguments, where, distinct, function)
+                name = output.name if output.kind == "Alias" and output.one is one else ""
+                found[one.form] = _Call(one.form, name, function.kind, arguments, where, distinct, function)
     return list(found.values())
 
 
@@ -101,7 +104,7 @@ def _grouped(
     plain = [one for one in calls if not _apart(one)]
     results: dict[str, str] = {}
     for at, one in enumerate(calls):
-        results[one.form] = fresh(f"agg {at}", {*taken, *results.values()})
+        results[one.form] = fresh(one.name or f"agg {at}", {*taken, *results.values()})
     if plain or not calls:
         branches.append((below.node, plain))
     for one in calls:

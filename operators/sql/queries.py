@@ -20,12 +20,12 @@ from vernier.operators.language.collection.fixpoint import DEFAULT_ROUNDS, fixpo
 from vernier.operators.language.expr.expression import Column as Value
 from vernier.operators.language.expr.expression import Expr
 from vernier.operators.language.plan.constants import ConstantNode
-from vernier.operators.language.plan.logical import ProjectNode
 from vernier.operators.language.types.schema import RowType, check_name
 from vernier.operators.location import Location, located
 from vernier.operators.sql.columns import Column
 from vernier.operators.sql.expressions import Expressions, converted, nullable
 from vernier.operators.sql.refusals import NOW, UNSTEADY, Refused, unsteady
+from vernier.operators.sql.relations import picked
 from vernier.operators.sql.statements import Query, Source, Tokens, read_columns
 from vernier.operators.sql.translate import Translation
 
@@ -234,11 +234,8 @@ def _conformed(found: Leaf, declared: Sequence[Column], shape: Sequence[Column],
             )
         value = converted(scope, Value(own.name), want.type)
         pairs.append((want.name, nullable(value) if now.nullable and not own.nullable else value))
-    if all(expr.column == pair and pair == field for (pair, expr), field in zip(pairs, node.schema.names)) and len(
-        pairs
-    ) == len(node.schema.names):
-        return found.collection
-    return Collection(ProjectNode(node, tuple(pairs)))
+    made = picked(node, pairs)
+    return found.collection if made is node else Collection(made)
 
 
 _SAID = {

@@ -119,7 +119,13 @@ def fresh(name: str, taken: Iterable[object]) -> str:
 
 
 def picked(node: Node, pairs: Sequence[tuple[str, Expr]]) -> Node:
-    """A projection, or the node itself if it has just these columns."""
+    """A projection, or the node itself if it has just these columns. Columns picked from a projection become one with
+    it, unless an expression would be computed twice: Catalyst's plans have projections that only rename."""
+    if isinstance(node, ProjectNode) and all(expr.column is not None for _, expr in pairs):
+        inner, used = dict(node.exprs), [str(expr.column) for _, expr in pairs]
+        if all(inner[name].column is not None or used.count(name) == 1 for name in used):
+            pairs = [(name, inner[column]) for (name, _), column in zip(pairs, used, strict=True)]
+            node = node.input
     if tuple(name for name, _ in pairs) == node.schema.names and all(expr.column == name for name, expr in pairs):
         return node
     return ProjectNode(node, tuple(pairs))

@@ -28,7 +28,7 @@ from vernier.operators.sql.joining import conjuncts, crossed, join
 from vernier.operators.sql.literals import kind_of, python_value
 from vernier.operators.sql.recursion import loop, reference
 from vernier.operators.sql.refusals import refuse
-from vernier.operators.sql.relations import Relation, fresh, one_row, usable
+from vernier.operators.sql.relations import Relation, fresh, one_row, picked, usable
 from vernier.operators.sql.sessions import in_sessions
 from vernier.operators.sql.temporal import during, is_temporal
 from vernier.operators.sql.trees import Tree, tree_of
@@ -85,9 +85,7 @@ def shown(found: Relation, output: Outputs, names: Sequence[str] = ()) -> Any:
         name = names[at] if names else str(one["name"])
         expr = converted(found.scope, Column(column), kind_of(one["type"]))
         pairs.append((name, expr))
-    if tuple(name for name, _ in pairs) == found.row.names and all(expr.column == name for name, expr in pairs):
-        return found.node
-    return ProjectNode(found.node, tuple(pairs))
+    return picked(found.node, pairs)
 
 
 def _leaf(translation: Translation, tree: Tree) -> Relation:
@@ -157,7 +155,7 @@ def _positional(relations: Sequence[Relation], numbers: Sequence[int], names: Se
         pairs = []
         for column, own, (kind, _) in zip(columns, one.columns(), kinds, strict=True):
             pairs.append((column, converted(one.scope, Column(own), kind)))
-        node = conform(ProjectNode(one.node, tuple(pairs)), target, "the union")
+        node = conform(picked(one.node, pairs), target, "the union")
         made.append(Relation(node, dict(zip(numbers, columns, strict=True))))
     return made
 

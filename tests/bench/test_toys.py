@@ -27,6 +27,7 @@ TOYS: dict[str, list[str]] = {
     "sharing": ["--friendships", "500", "--asks", "5", "--epochs", "5"],
     "flows": ["--events", "400", "--batch", "50", "--delays", "20ms"],
     "seeds": ["--only", "people", "--scale", "0.002"],
+    "sql": ["--scale", "0.001", "--queries", "6", "--sizes", "1,10"],
     "commit": ["--epochs", "6", "--batches", "3", "--updates", "20"],
     "exchange": ["--rounds", "20", "--runs", "1"],
     "groups": ["--updates", "300", "--rows", "500", "--epochs", "20", "--turns", "1"],
