@@ -37,6 +37,8 @@ BROKERED: dict[str, list[str]] = {
     "producer": ["--seconds", "2", "--rate", "200", "--rows", "2000", "--policies", "1ms,records(1024)"],
 }
 SERVED: dict[str, list[str]] = {
+    "snapshots": ["--rows", "20000", "--nodes", "1000", "--changes", "500", "--kills", "1"],
+    "spark_reads": ["--rows", "2000", "--turns", "1"],
     "through": ["--nodes", "50", "--edges", "100", "--batch", "2000", "--batches", "4"],
     "sparks": ["--rows", "500", "--batches", "2"],
     "freshness": ["--seconds", "3", "--warm", "2", "--rate", "100"],
