@@ -172,6 +172,31 @@ def put_rows(found, size, rows, before, base, stop, k, v, fold, entries, n):  # 
 
 
 @njit(cache=True)
+def locate_runs(table, rows, runs, k):  # type: ignore[no-untyped-def]
+    """The place of the key of each of q runs of rows in each batch, batch by batch: int64[batches * q], -1 if the batch
+    lacks it."""
+    q = runs.shape[0] - 1
+    places = np.empty(table.shape[0] * q, np.int64)
+    for batch in range(table.shape[0]):
+        locate_keys(table, batch, rows, runs, k, places[batch * q : (batch + 1) * q])
+    return places
+
+
+@inlined
+def open_group(table, rows, runs, places, key, k, keys, low, high):  # type: ignore[no-untyped-def]
+    """Write a run's key into `keys`, and the vals [low, high) that each batch has of it. Returns the run's rows
+    [base, stop)."""
+    base, stop = word(runs, key), word(runs, key + 1)
+    for c in range(1 + k):
+        put(keys, key, c, cell(rows, base, c))
+    for batch in range(table.shape[0]):
+        at = word(places, batch * (runs.shape[0] - 1) + key)
+        put_word(low, batch, offset(cell(table, batch, KEY_OFFSETS), at) if at >= 0 else 0)
+        put_word(high, batch, offset(cell(table, batch, KEY_OFFSETS), at + 1) if at >= 0 else 0)
+    return base, stop
+
+
+@njit(cache=True)
 def read_ends(table, rows, k, v, fold, down, whole, most, flag):  # type: ignore[no-untyped-def]
     """What the first `most` copies of each key that these rows touch depend on.
 
@@ -190,22 +215,14 @@ def read_ends(table, rows, k, v, fold, down, whole, most, flag):  # type: ignore
     before, status = count_rows(table, rows, runs, k, v)
     if status != 0:
         return keys[:0], spans[:0], np.empty((0, v + 2), np.int64), status
-    places = np.empty(batches * q, np.int64)
-    for batch in range(batches):
-        locate_keys(table, batch, rows, runs, k, places[batch * q : (batch + 1) * q])
+    places = locate_runs(table, rows, runs, k)
     low, high = np.empty(batches, np.int64), np.empty(batches, np.int64)
     begin, here = np.empty(batches, np.int64), np.empty(batches, np.int64)
     entries = np.empty((2 * rows.shape[0] + 2 * min(most, 8) * q, v + 2), np.int64)
     found, columns = np.empty((16, v + 1), np.int64), np.arange(v)
     n = 0
     for key in range(q):
-        base, stop = word(runs, key), word(runs, key + 1)
-        for c in range(1 + k):
-            put(keys, key, c, cell(rows, base, c))
-        for batch in range(batches):
-            at = word(places, batch * q + key)
-            put_word(low, batch, offset(cell(table, batch, KEY_OFFSETS), at) if at >= 0 else 0)
-            put_word(high, batch, offset(cell(table, batch, KEY_OFFSETS), at + 1) if at >= 0 else 0)
+        base, stop = open_group(table, rows, runs, places, key, k, keys, low, high)
         size, got, last, last_val = 0, np.int64(0), -1, np.int64(0)
         while got < most:
             if down > 0 and not _begin_run(table, low, high, begin, down):

@@ -10,13 +10,21 @@ are those of the whole group. Outside loops only, where time is total.
 import numpy as np
 from numba import njit
 
-from vernier.operators.kernels.ends import add_copies, order_of_row, order_of_vals, put_rows, take_least
+from vernier.operators.kernels.ends import (
+    add_copies,
+    locate_runs,
+    open_group,
+    order_of_row,
+    order_of_vals,
+    put_rows,
+    take_least,
+)
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
-from vernier.storage.kernels.cursors import count_rows, key_runs, locate_keys
+from vernier.storage.kernels.cursors import count_rows, key_runs
 from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import KEY_OFFSETS, VAL_STRIDE, VALS, offset
+from vernier.storage.kernels.tries import VAL_STRIDE, VALS
 
 
 @inlined
@@ -109,22 +117,14 @@ def read_surroundings(table, rows, k, v, fold, whole, reach, on, flag, gap):  # 
     before, status = count_rows(table, rows, runs, k, v)
     if status != 0:
         return keys[:0], spans[:0], np.empty((0, v + 2), np.int64), status
-    places = np.empty(batches * q, np.int64)
-    for batch in range(batches):
-        locate_keys(table, batch, rows, runs, k, places[batch * q : (batch + 1) * q])
+    places = locate_runs(table, rows, runs, k)
     low, high = np.empty(batches, np.int64), np.empty(batches, np.int64)
     pos, here = np.empty(batches, np.int64), np.empty(batches, np.int64)
     entries = np.empty((4 * rows.shape[0] + 8 * q, v + 2), np.int64)
     found = np.empty((16, v + 1), np.int64)
     n = 0
     for key in range(q):
-        base, stop = word(runs, key), word(runs, key + 1)
-        for c in range(1 + k):
-            put(keys, key, c, cell(rows, base, c))
-        for batch in range(batches):
-            at = word(places, batch * q + key)
-            put_word(low, batch, offset(cell(table, batch, KEY_OFFSETS), at) if at >= 0 else 0)
-            put_word(high, batch, offset(cell(table, batch, KEY_OFFSETS), at + 1) if at >= 0 else 0)
+        base, stop = open_group(table, rows, runs, places, key, k, keys, low, high)
         size, row = 0, base
         while row < stop:
             _seek(table, low, high, pos, rows, row, 1 + k, v)
