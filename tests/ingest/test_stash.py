@@ -1,17 +1,17 @@
-"""Held batches: immutable, few, and none of them longer than what still waits, or nearly."""
+"""HeldUpdates batches: immutable, few, and none of them longer than what still waits, or nearly."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.service.ingest.stash import Held, retain
+from vernier.service.ingest.stash import HeldUpdates, retain
 from vernier.storage.updates import Updates
 
 
-def held(times: list[int], mark: int = 0) -> Held:
+def held(times: list[int], mark: int = 0) -> HeldUpdates:
     column = np.array(times, np.int64)
     updates = Updates.of(np.full((len(times), 1), mark), column, 1)
-    return Held.sort(updates, column + 1_000, np.column_stack((column, column + 7)))
+    return HeldUpdates.sort(updates, column + 1_000, np.column_stack((column, column + 7)))
 
 
 def test_a_batch_that_waits_on_is_the_same_object() -> None:
@@ -40,7 +40,7 @@ def test_dropping_nothing_keeps_the_stored_batch() -> None:
 @given(st.lists(st.tuples(st.lists(st.integers(0, 50), max_size=8), st.integers(0, 5)), max_size=30))
 def test_everything_is_released_once(epochs: list[tuple[list[int], int]]) -> None:
     """Batches stay few, and intervals that follow one another release every update at its time."""
-    batches: list[Held] = []
+    batches: list[HeldUpdates] = []
     lower, released, given = 0, [], []
     for number, (times, step) in enumerate([*epochs, ([], 100)]):
         upper = lower + step

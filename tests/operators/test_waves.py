@@ -54,7 +54,9 @@ class InWaves(InVernier):
                 here = {"a": key[0], **dict(zip(plain, key))}
                 values = [(({**here, **dict(zip(seen, row))}[of]) if of else 0, count) for row, count in rows]
                 made.append(FUNCTIONS[function](values))
-            if None not in made:
+            # A group of linear aggregates alone exists while one of them, or the number of its rows, is not 0.
+            linear = {function for function, _ in aggregates.values()} <= {"count", "sum"}
+            if None not in made and not (linear and not any((sum(count for _, count in rows), *made))):
                 yield tuple(made)
 
         reduced = node.group_by(*plain, **named).reduce(totals, returns=returning(*aggregates))
