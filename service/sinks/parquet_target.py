@@ -8,8 +8,9 @@ The way of the data: a file is staged under a name that readers of Parquet skip;
 one process can create, names the file and the position; then the file moves to its place. Invariant: the log says what
 is there, and what lies in place is in the log. Failure in the middle: before the commit, the staged file is nothing and
 is deleted; after it, the next start moves the file. A start commits an empty entry first: the entry is the fence, since
-a process that still believes to be the writer cannot create the same one. Cost: a file, an entry and a move per turn,
-independent of what is there already; a start lists the log.
+a process that still believes to be the writer cannot create the same one. Which staged files are committed the entries
+of their own numbers say, however many starts have failed since. Cost: a file, an entry and a move per turn, independent
+of what is there already; a start lists the log.
 """
 
 from __future__ import annotations
@@ -75,9 +76,7 @@ class ParquetFolder:
         self._position = last.position
         self._append(Commit(self._position, self._writer))
         self._settle(last.files)
-        for name in self._blob.list(LOG):
-            if name.startswith(_STAGED) or name.endswith(TEMPORARY):
-                self._blob.delete(name)
+        self._end_staged(frozenset(entries))
         return self._position
 
     def write(self, steps: Steps) -> Position:
@@ -109,12 +108,27 @@ class ParquetFolder:
         """Nothing is open between turns."""
 
     def _append(self, commit: Commit) -> None:
-        name = f"{LOG}/{self._entry + 1:0{_DIGITS}d}.json"
         try:
-            self._blob.create(name, msgspec.json.encode(commit))
+            self._blob.create(_entry(self._entry + 1), msgspec.json.encode(commit))
         except FileExists:
             raise TargetTaken(place=self._place) from None
         self._entry += 1
+
+    def _end_staged(self, entries: frozenset[str]) -> None:
+        """Move the staged files that one of these entries names, and delete the other ones. Files with a number above
+        this process's fence belong to a writer that has fenced this one, and stay.
+        """
+        for name in self._blob.list(LOG):
+            if name.endswith(TEMPORARY):
+                self._blob.delete(name)
+            elif name.startswith(_STAGED):
+                number = int(name.removeprefix(_STAGED).partition("-")[0])
+                entry = _entry(number)
+                files = self._read(entry).files if entry in entries else []
+                committed = [file for file in files if file.staged == name]
+                self._settle(committed)
+                if not committed and number <= self._entry:
+                    self._blob.delete(name)
 
     def _settle(self, files: Sequence[File]) -> None:
         """Move committed files to their places."""
@@ -132,6 +146,10 @@ class ParquetFolder:
             return msgspec.json.decode(self._blob.get(name), type=Commit)
         except (msgspec.DecodeError, FileMissing) as error:
             raise TargetFailed(place=self._place, problem=f"{name} cannot be read: {error}") from error
+
+
+def _entry(number: int) -> str:
+    return f"{LOG}/{number:0{_DIGITS}d}.json"
 
 
 def _parquet(batches: Sequence[pa.RecordBatch], view: str) -> pa.Buffer:
