@@ -4,7 +4,9 @@ The way of the data: of a turn's changes only the newest row of each key counts.
 the changed keys, inserts their rows, and sets the position in the table `vernier_positions`, so a reader of the
 database sees the view as of a frontier, always. The row of the position is also the fence: it carries the writer that
 last started, and an update that does not find itself there changes nothing and ends. Failure in the middle: the
-database rolls back. Cost: a delete and an insert per changed key, sent in bulk.
+database rolls back. A table that is gone although there is a position: a start forgets the position and writes the
+whole view again; a process that is at work fails at its next rows, which makes it start. Cost: a delete and an insert
+per changed key, sent in bulk.
 
 Times are integers of nanoseconds; lists and structs are JSON texts. A database that has no type for a value (SQLite: a
 decimal, which becomes text; a NaN, which becomes null) holds what is nearest.
@@ -13,6 +15,7 @@ decimal, which becomes text; a NaN, which becomes null) holds what is nearest.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +45,7 @@ except ImportError as missing:
     raise NoSqlAlchemy() from missing
 
 POSITIONS = "vernier_positions"
+_log = logging.getLogger("vernier.publisher")
 
 
 class SqlTable:
@@ -50,6 +54,7 @@ class SqlTable:
     def __init__(self, url: str, table: str, name: str) -> None:
         self._name, self._table_name = name, table
         self._writer = os.urandom(6).hex()
+        self._continues = False
         self._engine = sql.create_engine(url, pool_pre_ping=True)
         self._place = self._engine.url.render_as_string(hide_password=True) + f" table {table}"
         self._catalog = sql.MetaData()
@@ -65,16 +70,22 @@ class SqlTable:
         )
 
     def position(self) -> Position | None:
-        """Fence other writers, and return how far the table is. Raises TargetFailed."""
+        """Fence other writers, and return how far the table is: None if it is gone. Raises TargetFailed."""
         try:
             self._catalog.create_all(self._engine, [self._positions])
             mine = self._positions.c.sink == self._name
             with self._engine.begin() as connection:
                 if not connection.execute(self._positions.update().where(mine).values(writer=self._writer)).rowcount:
                     connection.execute(self._positions.insert().values(sink=self._name, writer=self._writer))
+                if not sql.inspect(connection).has_table(self._table_name):
+                    # In this transaction: a table that somebody makes meanwhile must not pass for this one.
+                    held = mine & self._positions.c.frontier.is_not(None)
+                    if connection.execute(self._positions.update().where(held).values(frontier=None)).rowcount:
+                        _log.warning("%s is gone and is written again from the beginning", self._place)
                 found = connection.execute(sql.select(self._positions).where(mine)).one()
         except SQLAlchemyError as error:
             raise self._failed(error) from error
+        self._continues = found.frontier is not None
         if found.frontier is None:
             return None
         return Position(self._table_name, "sql", found.frontier, found.meaning, json.loads(found.messages))
@@ -91,10 +102,12 @@ class SqlTable:
                 position = self._advance(connection, last, len(rows))
                 if begins is not None:
                     table.drop(connection, checkfirst=True)
-                table.create(connection, checkfirst=True)
+                if begins is not None or not self._continues:
+                    table.create(connection, checkfirst=True)
                 self._replace(connection, table, last.view, rows)
         except SQLAlchemyError as error:
             raise self._failed(error) from error
+        self._continues = True
         return position
 
     def close(self) -> None:
