@@ -7,6 +7,11 @@ The way of the data: before the first request of a step, the interval of the ste
 state directory, after its last request the position. Failure in the middle: the next start finds the interval and sends
 all of its requests again, with the same ids and bodies, even if the epochs have been collected since and the changes
 now come from the view's trace in other steps. Cost: a request per thousand changes and two small writes per step.
+
+If the single changes of the interval are no longer kept, its requests cannot be made again. Then, and whenever the rows
+take the place of earlier ones, a new history begins: its number is written down before its first request and is part of
+all its ids, so no id of an earlier history comes back with another body. A snapshot is never continued: after a failure
+it is sent again as a history of its own.
 """
 
 from __future__ import annotations
@@ -33,10 +38,17 @@ _TIMEOUT = 30.0
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """What the file of a webhook holds. until: the end of the step whose requests are under way; None: none is."""
+    """What the file of a webhook holds. until: the end of the step whose requests are under way; None: none is.
+
+    history: how often the rows have begun again. meaning: the view's, of the step that is under way; kind: of that
+    step, or `restart`. Releases that knew only one history did not say.
+    """
 
     position: Position | None = None
     until: int | None = None
+    history: int = 0
+    meaning: str = ""
+    kind: str = "updates"
 
 
 class Webhook:
@@ -68,6 +80,11 @@ class Webhook:
     def write(self, steps: Steps) -> Position:
         """Send the steps, each with its position after it. Raises StorageErrors, TargetFailed, TargetTaken."""
         left = list(steps)
+        if left and self._begins_again(left):
+            # Written down before the first request, so no failure lets a later history have this number too.
+            left[0] = first = replace(left[0], restarts=True)
+            position, history = self._sending.position, self._sending.history + 1
+            self._keep(Sending(position, first.upper, history, first.view.meaning, "restart"))
         while left:
             until = left[0].upper if self._sending.until is None else self._sending.until
             now, left = split(left, until)
@@ -91,18 +108,27 @@ class Webhook:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _begins_again(self, steps: Sequence[Step]) -> bool:
+        """Whether the steps do not continue what the address has: they replace it, or differ from the interval under
+        way, of which it may have a part.
+        """
+        sending, first = self._sending, steps[0]
+        if first.restarts or sending.until is None:
+            return first.restarts
+        meanings = ("", first.view.meaning)
+        return first.kind != "updates" or sending.kind != "updates" or sending.meaning not in meanings
+
     def _send(self, steps: Sequence[Step], until: int) -> None:
-        before = self._sending.position
-        made = list(requests(steps, until))
+        before, history = self._sending.position, self._sending.history
+        kind, view = steps[0].kind, steps[0].view
+        made = list(requests(steps, until, history))
         if made and self._sending.until is None:
-            self._keep(Sending(before, until))
+            self._keep(Sending(before, until, history, view.meaning, kind))
         for identity, body in made:
             self._post(identity, body)
         counts = {} if before is None else dict(before.messages)
-        kind = steps[0].kind
         counts[kind] = counts.get(kind, 0) + len(made)
-        view = steps[0].view
-        self._keep(Sending(Position(self._address, "webhook", until, view.meaning, counts, view.name)))
+        self._keep(Sending(Position(self._address, "webhook", until, view.meaning, counts, view.name), history=history))
 
     def _keep(self, sending: Sending) -> None:
         if self._lock is None:
@@ -142,9 +168,10 @@ def split(steps: Sequence[Step], until: int) -> tuple[list[Step], list[Step]]:
     return before, after
 
 
-def requests(steps: Sequence[Step], until: int) -> Iterator[tuple[str, bytes]]:
-    """The requests of an interval: their ids and bodies. Equal changes in equal intervals give equal requests, however
-    the interval is cut into steps.
+def requests(steps: Sequence[Step], until: int, history: int) -> Iterator[tuple[str, bytes]]:
+    """The requests of an interval: their ids and bodies. Equal changes in equal intervals of a history give equal
+    requests, however the interval is cut into steps. The first history has no number in its bodies, as in releases that
+    knew only one.
     """
     first = steps[0]
     updates = []
@@ -164,8 +191,10 @@ def requests(steps: Sequence[Step], until: int) -> Iterator[tuple[str, bytes]]:
             "last": seq == len(groups) - 1,
             "restarts": first.restarts,
         }
+        if history:
+            about["history"] = history
         head = json.dumps(about, separators=(",", ":"))[:-1]
-        yield f"{view}:{lower}:{until}:0:{seq}", f'{head},"changes":[{",".join(group)}]}}'.encode()
+        yield f"{view}:{lower}:{until}:{history}:{seq}", f'{head},"changes":[{",".join(group)}]}}'.encode()
 
 
 def _grouped(updates: Sequence[str]) -> Iterator[list[str]]:

@@ -25,6 +25,7 @@ from tests.crash.faults import Crash, Fault, FaultyDisk
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, row_type
 from vernier.service.config.settings import BadSettings, load
 from vernier.service.config.streams import Sink
+from vernier.service.sinks import webhook_target
 from vernier.service.sinks.delta_target import Delta
 from vernier.service.sinks.history import History
 from vernier.service.sinks.parquet_target import ParquetFolder
@@ -35,7 +36,7 @@ from vernier.service.sinks.webhook_target import Webhook
 from vernier.service.status import publisher
 from vernier.storage.blob.disk import OsDisk
 from vernier.storage.blob.local_blob import LocalBlob
-from vernier.storage.errors import VernierError
+from vernier.storage.errors import FileFailed, VernierError
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import MIN_TIME
 
@@ -121,6 +122,61 @@ def test_parquet_has_each_change_once_whatever_call_fails(world: World, tmp_path
     assert faults > 15
     assert in_parquet(folder) == world.changes
     assert not [one for one in (folder / "_vernier").iterdir() if one.suffix != ".json"]
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_REPLY])
+def test_parquet_keeps_a_commit_through_starts_that_fail(world: World, tmp_path: Path, fault: Fault) -> None:
+    folder, chance = tmp_path / "lake", random.Random(11)
+    calls = 0
+    for _ in range(12):
+        world.grow()
+        for at in (chance.randint(14, 26), *(chance.randint(1, 14) for _ in range(chance.randint(1, 4)))):
+            disk = FaultyDisk(OsDisk(), fault, at)
+            with contextlib.suppress(Crash, VernierError):
+                world.turn(ParquetFolder(LocalBlob(folder, disk), "lake"))
+            calls += disk.reached
+            assert in_parquet(folder).items() <= world.changes.items()
+        world.turn(ParquetFolder(LocalBlob(folder), "lake"))
+        assert in_parquet(folder) == world.changes
+    assert calls > 20
+    assert not [one for one in (folder / "_vernier").iterdir() if one.suffix != ".json"]
+
+
+class Immovable(LocalBlob):
+    """A place where files cannot be moved."""
+
+    def rename(self, old: str, new: str) -> None:
+        raise FileFailed(operation="rename", name=old, where=self.where, reason="no")
+
+
+def test_parquet_keeps_a_commit_while_moves_fail(world: World, tmp_path: Path) -> None:
+    world.grow()
+    channel = world.channel(ParquetFolder(Immovable(tmp_path / "lake"), "lake"))
+    history = History(StateDirectory(world.builder.path))
+    history.poll()
+    for _ in range(4):
+        with pytest.raises(FileFailed):
+            channel.turn(history)
+    world.turn(ParquetFolder(LocalBlob(tmp_path / "lake"), "lake"))
+    assert in_parquet(tmp_path / "lake") == world.changes
+
+
+def test_a_start_leaves_the_staged_files_of_the_writer_that_fenced_it(tmp_path: Path) -> None:
+    theirs = "_vernier/staged-3-0-0123456789ab.parquet"
+
+    class Overtaken(LocalBlob):
+        """Behind this writer's fence another one starts and stages a file."""
+
+        def create(self, name: str, data: bytes) -> None:
+            super().create(name, data)
+            if name == "_vernier/000000000001.json":
+                newer = LocalBlob(tmp_path / "lake")
+                ParquetFolder(newer, "lake").position()
+                newer.put(theirs, [b"rows"])
+
+    place = Overtaken(tmp_path / "lake")
+    ParquetFolder(place, "lake").position()
+    assert place.size(theirs) == 4
 
 
 def test_the_last_writer_of_a_folder_is_the_only_one(world: World, tmp_path: Path) -> None:
@@ -223,6 +279,34 @@ def test_a_table_is_replaced_when_changes_are_missing(world: World, tmp_path: Pa
     old.target.close()
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_table_that_was_dropped_comes_back_complete(
+    world: World, tmp_path: Path, running: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "views.db"
+    place = SqlTable(f"sqlite:///{file}", "reach", "test.reach")
+    world.grow()
+    world.turn(place)
+    channel = world.channel(place)
+    if running:
+        channel.target.positions()
+    with sqlite3.connect(file) as connection:
+        connection.execute("drop table reach")
+    world.grow()
+    history = History(StateDirectory(world.builder.path))
+    history.poll()
+    if running:
+        with pytest.raises(TargetFailed, match="table reach: no such table: reach"):
+            channel.turn(history)
+    # A start that dies before it has written must not make the next one believe in the rows.
+    SqlTable(f"sqlite:///{file}", "reach", "test.reach").position()
+    with sqlite3.connect(file) as connection:
+        connection.execute("create table reach (node bigint primary key, n bigint)")
+    world.turn(SqlTable(f"sqlite:///{file}", "reach", "test.reach"))
+    assert in_table(file) == world.model.rows(world.builder.frontier)
+    assert "table reach is gone and is written again from the beginning" in caplog.text
+
+
 def test_every_type_in_a_table(tmp_path: Path) -> None:
     columns = row_type(
         name="String", age="Int64 | None", weight="Float64 | None", ok="Bool", day="Date", at="TimestampNs",
@@ -293,6 +377,20 @@ class Receiver:
                 found[(one["row"]["node"], one["row"]["n"]), int(one["time"])] += one["diff"]
         return found
 
+    @property
+    def rows(self) -> dict[Any, int]:
+        """The rows after all distinct requests, in the order in which they came first."""
+        total, history = Counter[Any](), 0
+        for body in map(json.loads, self.bodies.values()):
+            if body.get("history", 0) < history:
+                continue
+            history = body.get("history", 0)
+            if body["restarts"] and body["seq"] == 0:
+                total.clear()
+            for one in body["changes"]:
+                total[one["row"]["node"], one["row"]["n"]] += one["diff"]
+        return {row: n for row, n in total.items() if n}
+
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
@@ -320,6 +418,53 @@ def test_an_address_gets_each_change_under_one_id(world: World, fault: Fault) ->
                     done = True
             assert receiver.changes == world.changes
         assert receiver.requests > len(receiver.bodies)
+    finally:
+        receiver.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_address_gets_other_ids_when_the_changes_are_gone(
+    world: World, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_target, "MESSAGE_UPDATES", 2)
+    chance, failing = random.Random(seed), [True]
+    receiver = Receiver(lambda number: failing[0] and chance.random() < 0.4)
+    histories = set()
+    try:
+        for at in range(16):
+            about = {"keep": 2, "since": world.builder.frontier - 5, "merge": True}
+            world.grow(**(about if at < 4 or chance.random() < 0.4 else {"keep": 8}))
+            failing[0] = at % 5 != 4 and at < 15
+            for _ in range(1 if failing[0] else 2):
+                with contextlib.suppress(TargetFailed):
+                    world.turn(Webhook(LocalBlob(world.builder.path), "reach", receiver.sink))
+            if not failing[0]:
+                assert receiver.rows == world.model.rows(world.builder.frontier)
+                histories.add(json.loads(list(receiver.bodies.values())[-1]).get("history", 0))
+        assert len(histories) > 1
+    finally:
+        receiver.close()
+
+
+def test_a_view_that_is_made_anew_before_its_first_request_is_answered(world: World) -> None:
+    refuse = [True]
+    receiver = Receiver(lambda number: refuse[0])
+    try:
+        world.grow()
+        with pytest.raises(TargetFailed, match="answered 503 to message reach:"):
+            world.turn(Webhook(LocalBlob(world.builder.path), "reach", receiver.sink))
+        # The program redefines the view meanwhile.
+        file = world.builder.path / "sinks" / "reach.json"
+        sending = json.loads(file.read_bytes())
+        assert sending["meaning"]
+        file.write_bytes(json.dumps(sending | {"meaning": "another"}).encode())
+        for _ in range(2):
+            with pytest.raises(TargetFailed):
+                world.turn(Webhook(LocalBlob(world.builder.path), "reach", receiver.sink))
+        refuse[0] = False
+        world.turn(Webhook(LocalBlob(world.builder.path), "reach", receiver.sink))
+        assert receiver.rows == world.model.rows(world.builder.frontier)
+        assert [json.loads(body).get("history", 0) for body in receiver.bodies.values()] == [0, 1, 2, 3]
     finally:
         receiver.close()
 
