@@ -18,10 +18,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from vernier.service.ask import question
+from vernier.service.ask import functions, question
 from vernier.service.ask.encoding import encode
 from vernier.service.ask.errors import BadSql, QueryFailed, QueryMemory, QueryTimeout, SqlRefused
-from vernier.service.ask.frames import Done, Run
+from vernier.service.ask.frames import Done, Run, Table
+from vernier.service.ask.names import folded
 from vernier.storage.errors import CallerError
 
 COPIES = "_diff"
@@ -50,17 +51,18 @@ class Database:
         self._memory_mb = memory_mb
         self._main = duckdb.connect(":memory:", config=_CONFIG | {"memory_limit": f"{memory_mb}MiB"})
         self._main.execute("CREATE SCHEMA kept")
+        self._main.execute(functions.TIMEZONE)
         self._main.execute("SET TimeZone = 'UTC'")
         # Last, because it forbids to change temp_directory, too.
         self._main.execute("SET enable_external_access = false")
         self._main.execute("SET lock_configuration = true")
-        self._refused = question.varying(self._main)
+        self._existing = question.catalogue(self._main)
         self._kept: OrderedDict[int, None] = OrderedDict()
 
     def read(self, sql: str) -> question.Question:
         """Parse a question. Raises BadSql, SqlRefused."""
         try:
-            return question.read(self._main, sql, self._refused)
+            return question.read(self._main, sql, self._existing)
         except duckdb.Error as error:
             raise self._meaning(error, sql) from None
 
@@ -128,7 +130,14 @@ class Database:
     def _name_tables(self, cursor: duckdb.DuckDBPyConnection, request: Run) -> None:
         """Give the kept tables the names that the question uses, on this connection only."""
         cursor.execute(f"CREATE TEMP MACRO data_time() AS make_timestamp_ns({request.as_of})")
+        named = dict[str, Table]()
         for table in request.tables:
+            other = named.setdefault(folded(table.name), table)
+            if other is not table:
+                if other.number != table.number:
+                    problem = f"{other.name} and {table.name} differ only in case, and SQL takes them for one"
+                    raise BadSql(problem=problem)
+                continue
             kept = f"kept.t{table.number}"
             columns = [name for name, *_ in cursor.execute(f"DESCRIBE {kept}").fetchall()]
             source = kept

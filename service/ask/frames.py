@@ -31,12 +31,12 @@ class Read(msgspec.Struct, tag=True):
 
 
 class Name(msgspec.Struct):
-    """A table that a question names. local: the question also defines a common table expression of that name."""
+    """A table that a question names. qualified: with a schema that is not the views', so it is no view."""
 
     name: str
     line: int | None
     column: int | None
-    local: bool
+    qualified: bool
 
 
 class Reads(msgspec.Struct, tag=True):

@@ -1,33 +1,36 @@
 """Reads the text of a question without running it: one SELECT, the views that it names, the time after AS OF.
 
 DuckDB's own parser finds all of this, so the check sees the same tree that will run. What a question may not have is
-refused here, by name and place: other statements, table functions besides those listed, samples, and functions whose
-result depends on more than the data (the clock, random numbers, settings), because two questions with one data time
-must agree. DuckDB's settings (database.py) are a second fence: they forbid files, network and changes of settings.
+refused here, by name and place: other statements, table functions besides those listed, samples, and functions besides
+those of functions.py, because two questions with one data time must agree. A name of a table is a common table
+expression where one is in scope, else a view; with a schema in front it is never a common table expression. DuckDB's
+settings (database.py) are a second fence: they forbid files, network and changes of settings.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
+from vernier.operators.errors import meant
+from vernier.service.ask import functions
 from vernier.service.ask.errors import BadSql, SqlRefused
 from vernier.service.ask.frames import Name
+from vernier.service.ask.names import folded
 
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat_row", "json_each", "json_tree"})
 """Table functions that compute from their arguments alone."""
 _CLOCK_WORDS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
 """Functions without parentheses, which the parser takes for columns."""
-_ALSO_VARYING = frozenset({"ago", "age", "current_setting", "getvariable", "nextval", "currval"})
-"""Functions that do although DuckDB's catalogue may not say so; age with two arguments is fine."""
 _TOKEN = re.compile(rb"'(?:[^']|'')*'|[\w.]+|.", re.DOTALL)
-_HARMLESS = frozenset({"error", "vector_type"})
-_REFERENCES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY"})
+_REFERENCES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
+_QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
+_OWN_SCHEMA = "main"
+"""The schema of the views."""
 _NOWHERE = 2**64 - 1
 
 
@@ -40,12 +43,10 @@ class Question:
     names: list[Name]
 
 
-def varying(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """The functions whose result depends on more than their arguments."""
-    found = connection.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
-    ).fetchall()
-    return (frozenset(name for (name,) in found) | _ALSO_VARYING) - _HARMLESS
+def catalogue(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """All functions of DuckDB, folded."""
+    found = connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
+    return frozenset(folded(name) for (name,) in found)
 
 
 def place(text: str, offset: int | None) -> tuple[int | None, int | None]:
@@ -56,8 +57,9 @@ def place(text: str, offset: int | None) -> tuple[int | None, int | None]:
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
-def read(connection: duckdb.DuckDBPyConnection, text: str, refused: frozenset[str]) -> Question:
-    """Parse a question. refused: names of functions. Raises BadSql, SqlRefused, and DuckDB's parser errors."""
+def read(connection: duckdb.DuckDBPyConnection, text: str, existing: frozenset[str]) -> Question:
+    """Parse a question. existing: the functions of DuckDB, folded. Raises BadSql, SqlRefused, and DuckDB's parser
+    errors."""
     sql, as_of = _cut_time(text)
     statements = connection.extract_statements(sql)
     if not statements:
@@ -74,30 +76,53 @@ def read(connection: duckdb.DuckDBPyConnection, text: str, refused: frozenset[st
     tree = json.loads(serialized)
     if tree["error"]:
         raise SqlRefused(problem=f"this SELECT cannot be checked: {tree['error_message']}")
-    names = _Walk(sql, refused).names_of(tree["statements"])
+    names = _Walk(sql, existing).names_of(tree["statements"])
     return Question(sql, as_of, names)
+
+
+class _Scope:
+    """The common table expressions that a place in the text can name. outer: those of the queries around it; names:
+    those of one WITH, in its order; the place sees the first `before` of them."""
+
+    __slots__ = ("_before", "_names", "_outer")
+
+    def __init__(self, outer: _Scope | None, names: dict[str, int], before: int) -> None:
+        self._outer, self._names, self._before = outer, names, before
+
+    def __contains__(self, name: str) -> bool:
+        scope: _Scope | None = self
+        while scope is not None:
+            if scope._names.get(name, scope._before) < scope._before:
+                return True
+            scope = scope._outer
+        return False
 
 
 class _Walk:
     """Goes through a parse tree, collects the tables and refuses what may not be there."""
 
-    def __init__(self, sql: str, refused: frozenset[str]) -> None:
-        self._sql, self._refused = sql, refused
+    def __init__(self, sql: str, existing: frozenset[str]) -> None:
+        self._sql, self._existing = sql, existing
 
     def names_of(self, statements: list[dict[str, Any]]) -> list[Name]:
-        """The tables, each name once. Raises SqlRefused."""
-        local, tables = set[str](), dict[str, int | None]()
-        for node in _nodes(statements):
-            for entry in (node.get("cte_map") or {}).get("map", ()):
-                local.add(entry["key"].casefold())
-            if node.get("type") == "RECURSIVE_CTE_NODE" and node.get("cte_name"):
-                local.add(node["cte_name"].casefold())
-            self._check(node)
-            if node.get("type") == "BASE_TABLE" and "table_name" in node:
-                path = [part for part in (node["catalog_name"], node["schema_name"]) if part]
-                path = [] if path in (["main"], ["memory", "main"]) else path
-                tables.setdefault(".".join([*path, node["table_name"]]), node.get("query_location"))
-        return [Name(name, *place(self._sql, at), name.casefold() in local) for name, at in tables.items()]
+        """The tables that are no common table expressions, each name once. Raises SqlRefused, BadSql."""
+        tables = dict[tuple[str, bool], int | None]()
+        # Iterative, because a hostile tree may be deep.
+        waiting: list[tuple[Any, _Scope]] = [(statements, _Scope(None, {}, 0))]
+        while waiting:
+            node, scope = waiting.pop()
+            if isinstance(node, list):
+                waiting.extend((part, scope) for part in reversed(node))
+            elif isinstance(node, dict):
+                self._check(node)
+                if node.get("type") == "BASE_TABLE" and "table_name" in node:
+                    path = [part for part in (node["catalog_name"], node["schema_name"]) if part]
+                    if path or folded(node["table_name"]) not in scope:
+                        qualified = [folded(part) for part in path] not in ([], [_OWN_SCHEMA])
+                        name = ".".join([*path, node["table_name"]]) if qualified else node["table_name"]
+                        tables.setdefault((name, qualified), node.get("query_location"))
+                waiting.extend(_inside(node, scope))
+        return [Name(name, *place(self._sql, at), qualified) for (name, qualified), at in tables.items()]
 
     def _check(self, node: dict[str, Any]) -> None:
         kind, at = node.get("type"), node.get("query_location")
@@ -108,25 +133,37 @@ class _Walk:
         if kind == "SHOW_REF":
             raise self._refusal("only SELECT is answered; /v1/views describes the views", at)
         if kind == "TABLE_FUNCTION":
-            function = node["function"].get("function_name", "").casefold()
+            function = folded(node["function"].get("function_name", ""))
             if function not in TABLE_FUNCTIONS:
                 known = ", ".join(sorted(TABLE_FUNCTIONS))
                 raise self._refusal(f"table function {function} is not allowed; there are {known}", at)
         elif node.get("class") == "FUNCTION" or node.get("class") == "WINDOW":
-            name = node.get("function_name", "").casefold()
-            if name in self._refused and not (
-                name == "age" and len(node.get("arguments") or node.get("children") or ()) == 2
-            ):
-                raise self._clock(f"{name}()", at)
+            self._check_function(node, at)
+        elif "cte_map" in node:
+            if kind not in _QUERIES:
+                raise self._refusal(f"{kind} is not supported", at)
         elif node.get("class") == "COLUMN_REF":
             names = node.get("column_names", ())
-            if len(names) == 1 and names[0].casefold() in _CLOCK_WORDS:
-                raise self._clock(names[0].casefold(), at)
+            if len(names) == 1 and folded(names[0]) in _CLOCK_WORDS:
+                raise self._clock(folded(names[0]), at)
         elif "sample" in node and "alias" in node and kind not in _REFERENCES:
             raise self._refusal(f"{kind} is not supported", at)
 
+    def _check_function(self, node: dict[str, Any], at: int | None) -> None:
+        name, called = folded(node["function_name"]), node["function_name"]
+        path = [folded(part) for part in (node.get("catalog"), node.get("schema")) if part]
+        if functions.allowed(name, len(node.get("arguments") or node.get("children") or ())) and (
+            name not in functions.REPLACED or path in ([], [_OWN_SCHEMA])
+        ):
+            return
+        if name in self._existing:
+            raise self._clock(f"{called}()", at)
+        line, column = place(self._sql, at)
+        problem = f"scalar Function with name {called} does not exist{meant(name, sorted(functions.ALLOWED))}"
+        raise BadSql(problem=problem, line=line, column=column)
+
     def _clock(self, name: str, at: int | None) -> SqlRefused:
-        problem = f"{name} depends on more than the data, so answers of one time would differ"
+        problem = f"{name} is not known to depend on the data alone, so answers of one time could differ"
         return self._refusal(f"{problem}; data_time() is the time of the answer", at)
 
     def _refusal(self, problem: str, at: int | None) -> SqlRefused:
@@ -134,16 +171,16 @@ class _Walk:
         return SqlRefused(problem=problem, line=line, column=column)
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a parse tree. Iterative, because a hostile tree may be deep."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(reversed(node))
+def _inside(node: dict[str, Any], scope: _Scope) -> list[tuple[Any, _Scope]]:
+    """The parts of a node, the last one first, each with what it can name: a common table expression sees those before
+    it, the recursive part of one sees itself, and all the rest of a query sees all of its own."""
+    entries = (node.get("cte_map") or {}).get("map", ())
+    names = {folded(entry["key"]): i for i, entry in enumerate(entries)}
+    whole = _Scope(scope, names, len(names)) if names else scope
+    own = _Scope(whole, {folded(node["cte_name"]): 0}, 1) if node.get("type") == "RECURSIVE_CTE_NODE" else whole
+    parts = [(entry["value"], _Scope(scope, names, i)) for i, entry in enumerate(entries)]
+    parts += [(part, own if key == "right" else whole) for key, part in node.items() if key != "cte_map"]
+    return parts[::-1]
 
 
 def _cut_time(text: str) -> tuple[str, str | None]:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from vernier.operators.errors import meant
 from vernier.service.ask.errors import BadSql
 from vernier.service.ask.frames import Done, Form, Name, Reads
+from vernier.service.ask.names import folded
 from vernier.service.ask.workers import Workers
 from vernier.service.codec.instants import parse_instant
 from vernier.service.sidecar import schemas
@@ -77,19 +78,17 @@ def _views_of(snapshot: Snapshot, names: list[Name]) -> dict[str, str]:
     known = [*snapshot.views, *snapshot.damaged]
     found: dict[str, str] = {}
     for one in names:
-        alike = [view for view in known if view.casefold() == one.name.casefold()]
-        if one.name in known:
+        alike = [] if one.qualified else [view for view in known if view.casefold() == one.name.casefold()]
+        if one.name in alike:
             view = one.name
         elif len(alike) == 1:
             view = alike[0]
-        elif one.local:
-            continue
         else:
             listed = f"; there are {', '.join(known)}" if known else "; there are no views"
             where = f"line {one.line}, column {one.column}: " if one.line else ""
             detail = f"{where}there is no view {one.name!r}{meant(one.name, known) or listed}"
             raise Problem.of(404, "unknown_view", detail, view=one.name, line=one.line, column=one.column)
-        other = next((name for name in found if name.casefold() == one.name.casefold()), None)
+        other = next((name for name in found if folded(name) == folded(one.name)), None)
         if other is None:
             found[one.name] = view
         elif found[other] != view:

@@ -17,7 +17,7 @@ from tests.ask.conftest import INSTANT, VIEWS
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.process import SidecarProcess
 from vernier.service.ask.database import Database
-from vernier.service.ask.errors import NegativeMultiplicity, QueryMemory
+from vernier.service.ask.errors import BadSql, NegativeMultiplicity, QueryMemory
 from vernier.service.ask.frames import Run, Table
 from vernier.service.ask.tables import Contents, stream
 from vernier.service.client.client import Client
@@ -123,6 +123,46 @@ def test_nulls_and_texts_order_as_in_views(client: Client) -> None:
 def test_the_time_of_the_answer_is_data_time(client: Client) -> None:
     assert client.sql("SELECT data_time() AS t AS OF 12") == [{"t": "12"}]
     assert client.sql("SELECT count(*) AS n FROM every WHERE t < data_time() AS OF 12") == [{"n": 1}]
+
+
+SCOPES = {
+    "WITH reach AS (SELECT 7 AS node) SELECT * FROM reach": [{"node": 7}],
+    "WITH reach AS (SELECT 7 AS node) SELECT count(*) AS n FROM main.reach": [{"n": 20}],
+    "WITH Reach AS (SELECT max(node) AS node FROM reach) SELECT * FROM reach": [{"node": 19}],
+    "WITH a AS (SELECT max(node) AS n FROM reach), reach AS (SELECT 7 AS node) SELECT n, node FROM a, reach": [
+        {"n": 19, "node": 7}
+    ],
+    "WITH a AS (SELECT 1 AS n), b AS (FROM a) SELECT (WITH c AS (FROM b) FROM c) AS n, (FROM b) AS m": [
+        {"n": 1, "m": 1}
+    ],
+    "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL (WITH z AS (FROM r WHERE i < 3) SELECT i + 1 FROM z)) "
+    "SELECT sum(i) AS n FROM r": [{"n": 6}],
+    "WITH a AS (SELECT 1 AS n) (FROM a) UNION ALL (FROM a)": [{"n": 1}, {"n": 1}],
+    "WITH a AS MATERIALIZED (SELECT 5 AS n) SELECT node FROM reach WHERE node IN (SELECT n FROM a)": [{"node": 5}],
+    "SELECT node FROM reach, (WITH broken AS (SELECT 5 AS n) FROM broken) WHERE node = n": [{"node": 5}],
+}
+
+
+@pytest.mark.parametrize("question", SCOPES)
+def test_common_table_expressions_have_a_scope(client: Client, question: str) -> None:
+    """`broken` would be an error if it were read."""
+    assert client.sql(question) == SCOPES[question]
+
+
+PIVOTS = {
+    "PIVOT reach ON node IN (1, 2) USING count(*)": [{"1": 1, "2": 1}],
+    "SELECT * FROM (PIVOT reach ON node IN (3)) p": [{"3": 1}],
+    "SELECT * FROM reach PIVOT (sum(node) FOR node IN (4, 99))": [{"4": 4, "99": None}],
+    "WITH w AS (SELECT 1 AS k, 2 AS v) FROM (UNPIVOT w ON k, v INTO NAME n VALUE x) ORDER BY n": [
+        {"n": "k", "x": 1},
+        {"n": "v", "x": 2},
+    ],
+}
+
+
+@pytest.mark.parametrize("question", PIVOTS)
+def test_pivots_with_values(client: Client, question: str) -> None:
+    assert client.sql(question) == PIVOTS[question]
 
 
 def test_formats(client: Client, sidecar: SidecarProcess) -> None:
@@ -240,6 +280,21 @@ def test_rows_are_copied_once(tmp_path: Path, database: Database) -> None:
     asked.counts("w", 19)
     assert asked.kept == 2
     builder.close()
+
+
+def test_names_are_compared_as_duckdb_does(database: Database) -> None:
+    """Two names of one view may differ in case, two views may not; beyond ASCII, other case is another name."""
+    for number, rows in ((101, 1), (102, 2)):
+        database.keep(number, pa.table({"n": range(rows)}).to_reader(), [number])
+
+    def ask(sql: str, *tables: Table) -> object:
+        return json.loads(database.run(Run(sql, 0, list(tables), "json", 10, 1_000, 9.0)).body)
+
+    sql = "SELECT count(*) AS n FROM v, V"
+    assert ask(sql, Table("v", 102), Table("V", 102)) == [{"n": 4}]
+    with pytest.raises(BadSql, match="v and V differ only in case, and SQL takes them for one"):
+        ask(sql, Table("v", 101), Table("V", 102))
+    assert ask('SELECT count(*) AS n FROM "ä", "Ä"', Table("ä", 102), Table("Ä", 101)) == [{"n": 2}]
 
 
 def test_tables_go_when_memory_is_short(database: Database) -> None:

@@ -60,6 +60,16 @@ REFUSED = [
     "SELECT * FROM reach USING SAMPLE 3",
     "SELECT * FROM reach AT (VERSION => 1)",
     "FROM (PIVOT reach ON node USING count(*))",
+    "SELECT pg_postmaster_start_time()",
+    "SELECT pg_catalog.pg_conf_load_time()",
+    "SELECT current_localtimestamp()",
+    'SELECT "main".Current_LocalTime()',
+    "SELECT localtime",
+    "SELECT pg_sleep(1)",
+    "SELECT get_block_size('memory')",
+    "SELECT getvariable('x')",
+    "SELECT json_serialize_plan('SELECT now()')",
+    "SELECT version()",
 ]
 UNKNOWN = [
     "'/etc/passwd'",
@@ -68,7 +78,28 @@ UNKNOWN = [
     "sqlite_master",
     "kept.t1",
     "pg_catalog.pg_tables",
+    "memory.main.reach",
+    '"other.reach"',
 ]
+HIDDEN = [
+    'WITH "kept.t1" AS (SELECT 1) SELECT * FROM kept.t1 AS OF 12',
+    "WITH sqlite_master AS (SELECT 1) SELECT * FROM main.sqlite_master",
+    "WITH sqlite_master AS (SELECT 1) SELECT * FROM MAIN.sqlite_master",
+    'WITH "information_schema.tables" AS (SELECT 1) SELECT * FROM information_schema.tables',
+    "SELECT (WITH duckdb_tables AS (SELECT 1 AS n) SELECT n FROM duckdb_tables), (SELECT count(*) FROM duckdb_tables)",
+    "(WITH duckdb_tables AS (SELECT 1) FROM duckdb_tables) UNION ALL (SELECT count(*) FROM duckdb_tables)",
+    "WITH duckdb_tables AS (SELECT * FROM duckdb_tables) SELECT * FROM duckdb_tables",
+    "WITH a AS (FROM sqlite_master), sqlite_master AS (SELECT 1) SELECT * FROM a",
+    (
+        "WITH RECURSIVE sqlite_master AS (SELECT sql FROM sqlite_master UNION ALL SELECT 'x' WHERE false) "
+        "SELECT * FROM sqlite_master"
+    ),
+    'WITH "duc\u212adb_tables" AS (SELECT 1) SELECT * FROM duckdb_tables',
+    "WITH x AS (SELECT 1) SELECT * FROM kept.x",
+    "WITH x AS (SELECT 1) SELECT * FROM main.x",
+    "SELECT 1 ORDER BY (SELECT count(*) FROM (WITH z AS (SELECT 1) FROM z), duckdb_tables)",
+]
+"""Questions with a common table expression that is not what a name in them means."""
 ENDLESS = {
     "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = b.range % 5": {
         "query_timeout",
@@ -101,6 +132,14 @@ def test_only_views_can_be_read(client: Client, name: str) -> None:
     with pytest.raises(ServerError) as caught:
         client.sql(f"SELECT * FROM {name}")
     assert (caught.value.status, caught.value.problem) == (404, "unknown_view")
+
+
+@pytest.mark.parametrize("question", HIDDEN)
+def test_a_common_table_expression_hides_no_table(client: Client, question: str) -> None:
+    client.sql("SELECT * FROM reach")
+    with pytest.raises(ServerError) as caught:
+        client.sql(question)
+    assert (caught.value.status, caught.value.problem) == (404, "unknown_view"), caught.value
 
 
 def test_two_arguments_of_age_are_no_clock(client: Client) -> None:
