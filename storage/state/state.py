@@ -174,6 +174,7 @@ class StateDirectory:
             if problem.may_have_happened:
                 self._broken = problem
             raise
+        self._refuse_overtaken(new.epoch)
         self._rollups.committed(new, self._newest, delta_bytes)
         self._garbage.add(new.epoch, names)
         self._newest = new
@@ -328,6 +329,20 @@ class StateDirectory:
         if self._lock is None:
             raise NotAcquired(path=self.path, operation=operation)
         self._lock.check()
+
+    def _refuse_overtaken(self, epoch: int) -> None:
+        """Take back a manifest that this owner created after it had been overtaken. Raises OwnershipLost.
+
+        The owners behind it may have collected the epoch and so freed its name. Then there are newer epochs, because
+        the newest are never collected. While the lock holds, nobody can have taken over, so this costs nothing.
+        """
+        assert self._lock is not None
+        try:
+            self._lock.check()
+        except StorageError:
+            if max(self.epochs(), default=epoch) > epoch:
+                self._blob.delete(manifest_file(epoch))
+            raise
 
     def _recover(self) -> None:
         self.damaged.clear()

@@ -278,6 +278,36 @@ def test_an_old_owner_that_is_quicker_makes_a_whole_epoch(store: SimStore, clock
         assert numbers(third, found) == [1]
 
 
+@pytest.mark.parametrize("epochs", [0, 1, 6])
+def test_an_owner_that_is_stopped_before_its_commit_shows_nothing(store: SimStore, clock: Clock, epochs: int) -> None:
+    """It looks at its lock, is stopped, and goes on when the epoch's name has been used and, after six, freed again."""
+    blob = blob_of(store, clock)
+    old = StateDirectory("sim://state", blob)
+    old.acquire()
+    refs = commit(old, 1)
+    fresh = old.write(2, "old", 0, [entry("t", 777)])
+    new = StateDirectory("sim://state", blob_of(store, clock))
+    create = blob.create
+
+    def stopped(name: str, data: bytes) -> None:
+        clock.ms += TTL_MS + MARGIN_MS
+        new.acquire()
+        kept = refs
+        for epoch in range(2, 2 + epochs):
+            kept = commit(new, epoch, kept)
+            new.gc(2)
+        create(name, data)
+
+    blob.create = stopped  # type: ignore[method-assign]
+    with pytest.raises(EpochConflict if epochs == 1 else OwnershipLost):
+        old.commit(manifest(2, [*refs, *fresh], attempt="old"))
+    reader = StateDirectory("sim://state", blob_of(store, clock))
+    assert (reader.head(), reader.epochs()) == {0: (1, [1, 2]), 1: (2, [1, 2]), 6: (7, [6, 7])}[epochs]
+    with reader.lease() as lease:
+        assert lease.manifest.attempt == "a"
+        assert 777 not in numbers(reader, lease.manifest)
+
+
 def test_a_segment_that_only_a_cache_has_is_missed(store: SimStore, clock: Clock, tmp_path: Path) -> None:
     blob = ObjectBlob("sim://state", store, clock, FileCache(tmp_path, 1 << 20), beating=False)
     with StateDirectory("sim://state", blob) as state:
