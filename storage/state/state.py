@@ -334,7 +334,7 @@ class StateDirectory:
         """Take back a manifest that this owner created after it had been overtaken. Raises OwnershipLost.
 
         The owners behind it may have collected the epoch and so freed its name. Then there are newer epochs, because
-        the newest are never collected. While the lock holds, nobody can have taken over, so this costs nothing.
+        the newest are never collected. While the lock holds, no process can have taken over, so this costs nothing.
         """
         assert self._lock is not None
         try:
