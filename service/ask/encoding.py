@@ -2,7 +2,8 @@
 
 Values look as in answers about views (docs/http.md): integers of any size are numbers, every timestamp is a decimal
 string of nanoseconds, a decimal is a string with all its digits. Types that views do not have (intervals, times of day,
-maps, UUIDs, …) arrive as the text that DuckDB prints. Two columns of one name become `n` and `n_1`.
+maps, UUIDs, …) arrive as the text that DuckDB prints. Two columns of one name become `n` and `n_1`. DuckDB's infinite
+dates and timestamps are no numbers, so they fail, except in TIMESTAMP_NS: there they are the last values of a view.
 """
 
 from __future__ import annotations
@@ -79,7 +80,24 @@ def _limited(reader: pa.RecordBatchReader, most: int) -> Iterator[pa.RecordBatch
         rows += batch.num_rows
         if rows > most:
             raise TooManyRows(limit=most)
+        for array in batch.columns:
+            _check_finite(array)
         yield batch
+
+
+def _check_finite(array: pa.Array) -> None:
+    """Raises QueryFailed for an infinite date or timestamp, also in a list or a struct: DuckDB writes infinity as the
+    largest integer."""
+    kind = array.type
+    if pa.types.is_nested(kind):
+        for part in array.flatten() if pa.types.is_struct(kind) else [array.flatten()]:
+            _check_finite(part)
+    elif pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns"):
+        bits = kind.bit_width
+        most = 2 ** (bits - 1) - 1
+        numbers = array.cast(pa.int32() if bits == 32 else pa.int64())
+        if pc.any(pc.is_in(numbers, pa.array([most, -most], numbers.type))).as_py():
+            raise QueryFailed(problem="an infinite date or timestamp is no number; leave it out with isfinite()")
 
 
 # --- JSON and CSV -----------------------------------------------------------------------------------------------------

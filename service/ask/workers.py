@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from vernier.service.ask.errors import LEAVES, Abandoned, QueryFailed, QueryTimeout, SqlOff, TooManyQueries
+from vernier.service.ask.errors import LEAVES, Abandoned, BadSql, QueryFailed, QueryTimeout, SqlOff, TooManyQueries
 from vernier.service.ask.frames import Channel, Closed, Done, Form, Part, Read, Reads, Refused, Run, Table, Wanted
 from vernier.service.ask.tables import Contents, stream
 from vernier.service.views.answers import Answers
@@ -105,6 +105,7 @@ class Workers:
 
     async def read(self, sql: str, deadline: Deadline) -> Reads:
         """Parse a question. Raises CallerError of errors.py."""
+        _check_text(sql)
 
         def work(channel: Channel, left: Deadline, until: float) -> Any:
             channel.send(Read(sql, left.seconds or 0.0), until)
@@ -186,6 +187,17 @@ class Workers:
         except (TooSlow, QueryTimeout):
             # The worker knows only what was left of the time.
             raise QueryTimeout(ms=deadline.ms) from None
+
+
+def _check_text(sql: str) -> None:
+    """Raises BadSql for half of a character (a lone surrogate, which JSON can write and UTF-8 cannot)."""
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        before = sql[: error.start]
+        problem = f"U+{ord(sql[error.start]):04X} is half of a character; write the whole one"
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise BadSql(problem=problem, line=line, column=column) from None
 
 
 def _answer(channel: Channel, until: float) -> Any:

@@ -17,8 +17,8 @@ from tests.ask.conftest import INSTANT, VIEWS
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.process import SidecarProcess
 from vernier.service.ask.database import Database
-from vernier.service.ask.errors import BadSql, NegativeMultiplicity, QueryMemory
-from vernier.service.ask.frames import Run, Table
+from vernier.service.ask.errors import BadSql, NegativeMultiplicity, QueryFailed, QueryMemory
+from vernier.service.ask.frames import Form, Run, Table
 from vernier.service.ask.tables import Contents, stream
 from vernier.service.client.client import Client
 from vernier.service.client.errors import ServerError
@@ -108,6 +108,31 @@ def test_values_that_views_do_not_have(client: Client) -> None:
     assert (row["nothing"], row["r"], row["f"], row["t"]) == (None, -1.5, "-Infinity", "1000000000")
     assert (row["deep"], row["fixed"]) == ({"x": [{"y": "1.5"}]}, [1, 2])
     assert client.sql("SELECT node, node, 1 AS node_1 FROM reach LIMIT 1") == [{"node": 0, "node_2": 0, "node_1": 1}]
+
+
+INFINITE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMPTZ", "DATE")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(f"{kind} '{sign}infinity'" for kind in INFINITE for sign in ("", "-")),
+        "[{'t': TIMESTAMP_MS 'infinity'}]",
+        "[DATE '-infinity']::DATE[1]",
+    ],
+)
+def test_infinite_times_are_no_numbers(database: Database, value: str) -> None:
+    forms: tuple[Form, ...] = ("json", "ndjson", "csv", "arrow")
+    for form in forms:
+        with pytest.raises(QueryFailed, match="an infinite date or timestamp is no number"):
+            database.run(Run(f"SELECT {value} AS t", 0, [], form, 9, 9_999, 9.0))
+
+
+def test_the_last_instant_of_a_view_is_a_number(database: Database) -> None:
+    """The latest TIMESTAMP_NS is what DuckDB prints as infinity."""
+    sql = "SELECT TIMESTAMP_NS 'infinity' AS t, NULL::TIMESTAMP AS n, TIMESTAMP '9999-12-31' AS far"
+    done = database.run(Run(sql, 0, [], "json", 9, 9_999, 9.0))
+    assert json.loads(done.body) == [{"t": "9223372036854775807", "n": None, "far": "253402214400000000000"}]
 
 
 def test_nulls_and_texts_order_as_in_views(client: Client) -> None:
@@ -209,6 +234,15 @@ def test_mistakes_have_a_code_and_a_place(client: Client, question: str) -> None
     status, code, detail = WRONG[question]
     assert (caught.value.status, caught.value.problem) == (status, code)
     assert detail in caught.value.detail
+
+
+def test_half_of_a_character_is_a_mistake(sidecar: SidecarProcess) -> None:
+    body = rb'{"sql": "SELECT 1,\n \"\ud800\""}'
+    found = httpx.post(
+        f"{sidecar.url}/v1/sql", content=body, headers={"content-type": "application/json"}, trust_env=False
+    ).json()
+    assert (found["status"], found["code"], found["line"], found["column"]) == (400, "bad_sql", 2, 3)
+    assert "U+D800 is half of a character" in found["detail"]
 
 
 @pytest.fixture(scope="module")

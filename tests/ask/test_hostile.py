@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -192,6 +194,27 @@ def test_a_worker_that_dies_costs_its_question_only(sidecar: SidecarProcess, cli
         client.sql("SELECT 1 AS n")
     assert (caught.value.status, caught.value.problem) == (422, "query_failed")
     assert client.sql("SELECT 1 AS n") == [{"n": 1}]
+
+
+STARTED = """
+import socket, sys
+from vernier.service.ask.frames import Channel, Read, Run
+from vernier.service.ask.worker import Worker
+
+ours, theirs = socket.socketpair()
+worker = Worker(Channel(ours), 64)
+before = set(sys.modules)
+worker._reads(Read("SELECT 1 AS n AS OF 3", 9.0))
+for form in ("json", "ndjson", "csv", "arrow"):
+    worker._database.run(Run("SELECT 1 AS n, [1.5] AS l, DATE '2020-01-01' AS d", 3, [], form, 9, 9_999, 9.0))
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_the_first_question_loads_nothing_more() -> None:
+    """What it loaded would count towards http.query_ms, and on a slow machine no question would be answered."""
+    done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_workers_end_with_their_sidecar(tmp_path: Path) -> None:
