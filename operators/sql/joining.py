@@ -23,6 +23,7 @@ from vernier.operators.sql.defaults import default_of
 from vernier.operators.sql.expressions import Expressions
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import EVERYTHING, Relation
+from vernier.operators.sql.single_rows import need_single
 from vernier.operators.sql.trees import Tree, tree_of
 
 _HOW = {
@@ -58,11 +59,19 @@ def join(left: Relation, right: Relation, tree: Tree) -> Relation:
             f"a join of the kind {name.rstrip('$') or kind} cannot be maintained; write it as an outer join", "join"
         )
     how = _HOW[name]
+    if name == "LeftSingle$":
+        need_single(tree.children[1], _equated(condition))
     if how == "anti" and condition is not None:
         found = _null_aware(left, right, condition)
         if found is not None:
             return found
     return _plain(left, right, condition, how)
+
+
+def _equated(condition: Tree | None) -> set[int]:
+    """The columns, by their numbers, that must equal other columns."""
+    equal = [one for one in conjuncts(condition) if one.kind in ("EqualTo", "EqualNullSafe")]
+    return {part.id for one in equal for part in one.children if part.kind == "AttributeReference"}
 
 
 def crossed(left: Relation, right: Relation, how: str = "inner") -> Relation:

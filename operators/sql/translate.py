@@ -30,6 +30,7 @@ from vernier.operators.sql.recursion import loop, reference
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import Relation, fresh, one_row, picked, usable
 from vernier.operators.sql.sessions import in_sessions
+from vernier.operators.sql.single_rows import always_one, need_single
 from vernier.operators.sql.temporal import during, is_temporal
 from vernier.operators.sql.trees import Tree, tree_of
 from vernier.operators.sql.windows import window
@@ -62,10 +63,11 @@ class Translation:
         for tree in trees:
             for one in tree.walk():
                 if one.kind == "ScalarSubquery" and one.form not in known:
+                    need_single(one.tree("plan"))
                     value = self.relation(one.tree("plan"))
                     (number,) = value.ids
                     value = value.apart(below)
-                    single = _gives_one_row(one.tree("plan"))
+                    single = always_one(one.tree("plan"))
                     below = crossed(below, value, "inner" if single else "left")
                     known[one.form] = value.ids[number]
                     below = Relation(
@@ -333,13 +335,6 @@ def ordered(found: Relation, order: Sequence[Tree]) -> tuple[Relation, list[Orde
     for name, way in zip(names, ways, strict=True):
         by.setdefault(name, way)
     return found, [Order(Column(name), way) for name, way in by.items()]
-
-
-def _gives_one_row(tree: Tree) -> bool:
-    """Whether a plan is an aggregate over all rows, which always has one row."""
-    while tree.kind in ("Project", "Sort", "GlobalLimit", "LocalLimit"):
-        tree = tree.one
-    return tree.kind == "Aggregate" and not tree.fields.get("groupingExpressions")
 
 
 def _window(translation: Translation, tree: Tree) -> Relation:

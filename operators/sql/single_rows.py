@@ -1,0 +1,162 @@
+"""Scalar subqueries: a plan is proven to have at most one row, or refused.
+
+Spark stops a query whose scalar subquery has a second row. Here such a row would stop all views, so a subquery is only
+taken if its plan says that there is none, whatever the tables hold: an aggregate over all rows, LIMIT 1, the row with
+number 1, or groups whose columns the query fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from vernier.operators.sql.refusals import refuse
+from vernier.operators.sql.trees import Tree
+
+_SAME = frozenset(
+    {"Filter", "Sort", "SubqueryAlias", "View", "LocalLimit", "Offset", "Window", "WindowGroupLimit", "ResolvedHint"}
+    | {"Repartition", "RepartitionByExpression", "RebalancePartitions"}
+)
+"""Nodes that keep rows, or drop some of them."""
+_NONE: frozenset[int] = frozenset()
+
+
+def need_single(tree: Tree, fixed: AbstractSet[int] = _NONE) -> None:
+    """Raise Refused unless the plan has at most one row for each value of the columns `fixed`, by their numbers."""
+    own = _unique(tree)
+    if own is None or not own <= fixed:
+        raise refuse(
+            "this scalar subquery may have several rows, which is an error in SQL; write an aggregate (max(x)), "
+            "ORDER BY … LIMIT 1, or a join",
+            "(select",
+            "select",
+        )
+
+
+def always_one(tree: Tree) -> bool:
+    """Whether a plan is an aggregate over all rows, which has its row also where there are no rows."""
+    while tree.kind in ("Project", "Sort", "GlobalLimit", "LocalLimit"):
+        tree = tree.one
+    return tree.kind == "Aggregate" and not tree.fields.get("groupingExpressions")
+
+
+def _unique(tree: Tree) -> frozenset[int] | None:
+    """Columns, by their numbers, in which no two rows agree: none if there is at most one row. None: not known."""
+    match tree.kind:
+        case "OneRowRelation":
+            return _NONE
+        case "LocalRelation":
+            return _NONE if len(tree.fields["rows"]) <= 1 else None
+        case "GlobalLimit" if _is_number(tree.tree("limitExpr"), 1):
+            return _NONE
+        case "Aggregate":
+            fixed = _fixed(tree.one)
+            groups = [one for one in tree.trees("groupingExpressions") if _plain(one) not in fixed]
+            return _renamed(groups, tree.trees("aggregateExpressions"))
+        case "Distinct":
+            return _unique(tree.one)
+        case "Project":
+            below = _unique(tree.one)
+            return None if below is None else _carried(below, tree.trees("projectList"))
+        case "Filter":
+            return _filtered(tree)
+        case "Join":
+            return _joined(tree)
+        case kind if kind in _SAME or kind == "GlobalLimit":
+            return _unique(tree.one)
+    return None
+
+
+def _renamed(groups: Sequence[Tree], outputs: Sequence[Tree]) -> frozenset[int] | None:
+    """The output columns that hold the groups' values."""
+    found = set()
+    for group in groups:
+        same = (
+            one for one in outputs if one.form == group.form or (one.kind == "Alias" and one.one.form == group.form)
+        )
+        column = next(same, None)
+        if column is None:
+            return None
+        found.add(column.id)
+    return frozenset(found)
+
+
+def _carried(below: frozenset[int], outputs: tuple[Tree, ...]) -> frozenset[int] | None:
+    found = set()
+    for number in below:
+        same = (one for one in outputs if _plain(one) == number)
+        column = next(same, None)
+        if column is None:
+            return None
+        found.add(column.id)
+    return frozenset(found)
+
+
+def _plain(tree: Tree) -> int | None:
+    """The number of the column that a tree is, under this name or another."""
+    tree = tree.one if tree.kind == "Alias" else tree
+    return tree.id if tree.kind == "AttributeReference" else None
+
+
+def _filtered(tree: Tree) -> frozenset[int] | None:
+    """The rows of a filter: columns that equal a constant do not tell them apart; nor are there two rows number 1."""
+    tests = list(_conjuncts(tree.tree("condition")))
+    below = _unique(tree.one)
+    if below is None:
+        below = _numbered(tree.one, tests)
+    return None if below is None else below - _constants(tests)
+
+
+def _constants(tests: list[Tree]) -> set[int]:
+    """The columns that equal a constant."""
+    return {
+        number
+        for test in tests
+        if test.kind in ("EqualTo", "EqualNullSafe")
+        for one, two in (test.children, test.children[::-1])
+        if two.kind == "Literal" and (number := _plain(one)) is not None
+    }
+
+
+def _fixed(tree: Tree) -> set[int]:
+    """The columns that filters below equal with constants."""
+    found: set[int] = set()
+    while tree.kind == "Project" or tree.kind in _SAME:
+        if tree.kind == "Filter":
+            found |= _constants(_conjuncts(tree.tree("condition")))
+        tree = tree.one
+    return found
+
+
+def _numbered(tree: Tree, tests: list[Tree]) -> frozenset[int] | None:
+    """The columns of PARTITION BY, where the tests keep the row of each partition with the number 1."""
+    while tree.kind in ("Project", "SubqueryAlias", "Filter", "Window"):
+        if tree.kind == "Window":
+            for one in tree.trees("windowExpressions"):
+                first = any(
+                    test.kind in ("EqualTo", "LessThanOrEqual")
+                    and _plain(test.children[0]) == one.id
+                    and _is_number(test.children[1], 1)
+                    for test in tests
+                )
+                if first and one.one.kind == "WindowExpression" and one.one.children[0].kind == "RowNumber":
+                    columns = [_plain(part) for part in tree.trees("partitionSpec")]
+                    return None if None in columns else frozenset(part for part in columns if part is not None)
+        tree = tree.one
+    return None
+
+
+def _joined(tree: Tree) -> frozenset[int] | None:
+    name = str(tree.fields["joinType"].get("object", "")).rsplit(".", 1)[-1]
+    left, right = map(_unique, tree.children)
+    if name in ("LeftSemi$", "LeftAnti$", "LeftSingle$"):
+        return left
+    return None if left is None or right is None else left | right
+
+
+def _conjuncts(tree: Tree) -> list[Tree]:
+    return [one for child in tree.children for one in _conjuncts(child)] if tree.kind == "And" else [tree]
+
+
+def _is_number(tree: Tree, most: int) -> bool:
+    return tree.kind == "Literal" and tree.fields.get("value") is not None and int(tree.fields["value"]) <= most
