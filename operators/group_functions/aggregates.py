@@ -18,6 +18,7 @@ from vernier.operators.failures import AggregateOverflow, ListTooLong
 from vernier.operators.group_functions.aggregations import INCREMENTAL, Item, compared_texts, kernel_rows, output
 from vernier.operators.group_functions.functions import Caller
 from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
+from vernier.operators.group_functions.variances import VARIANCES, variances
 from vernier.operators.kernels.aggregating import FIELDS
 from vernier.operators.kernels.choosing import at_share, most_copies, value_runs
 from vernier.operators.kernels.reducing import reduce_keys
@@ -119,6 +120,11 @@ class _Run:
         if item.kind in ("collect_list", "collect_set"):
             many = copies if item.kind == "collect_list" else np.ones_like(copies)
             return self._lists(item, groups, field, first, many, offsets), np.ones(len(groups), np.bool_)
+        if item.kind in VARIANCES:
+            words = np.ascontiguousarray(groups.vals[first, field.value_offset : field.offset + field.words])
+            values = np.asarray(field.type.from_words(words, groups.heap), np.float64)
+            data, there = variances(values, copies, offsets, item.kind == "var_samp")
+            return item.type.to_words(data, groups.heap), there
         if item.kind == "mode":
             run = most_copies(offsets, copies)
         else:

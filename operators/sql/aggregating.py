@@ -238,23 +238,12 @@ def _by(kind: str) -> Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]:
     return of
 
 
-def _spread(sample: bool, root: bool) -> Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]:
-    """Variances from a count and two sums, which are exact until they are rounded once."""
+def _spread(kind: str, root: bool) -> Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]:
+    """Variances, and their square roots."""
 
     def of(call: _Call, given: tuple[Expr, ...], where: Expr | None) -> _Made:
-        value = _only(Cast(given[0], Float64()), where)
-        parts = [Aggregation("count", value), Aggregation("sum", value), Aggregation("sum", Binary("*", value, value))]
-
-        def result(n: Expr, total: Expr, squares: Expr) -> Expr:
-            count = Cast(n, Float64())
-            mean_square = Binary("/", Binary("*", total, total), count)
-            above = Call("greatest", (Binary("-", squares, mean_square), Literal(0.0, Float64())))
-            by = Binary("-", count, Literal(1.0, Float64())) if sample else count
-            found: Expr = Binary("/", above, by)
-            enough = Binary(">", n, Literal(1 if sample else 0, Int64()))
-            return Case(((enough, Call("sqrt", (found,)) if root else found),))
-
-        return parts, result
+        parts = [Aggregation(kind, _only(Cast(given[0], Float64()), where))]
+        return parts, (lambda part: Call("sqrt", (part,))) if root else _same
 
     return of
 
@@ -290,10 +279,10 @@ _FUNCTIONS: dict[str, Callable[[_Call, tuple[Expr, ...], Expr | None], _Made]] =
     "CollectSet": _simple("collect_set"),
     "MinBy": _by("arg_min"),
     "MaxBy": _by("arg_max"),
-    "VariancePop": _spread(False, False),
-    "VarianceSamp": _spread(True, False),
-    "StddevPop": _spread(False, True),
-    "StddevSamp": _spread(True, True),
+    "VariancePop": _spread("var_pop", False),
+    "VarianceSamp": _spread("var_samp", False),
+    "StddevPop": _spread("var_pop", True),
+    "StddevSamp": _spread("var_samp", True),
     "PercentileDisc": _quantile,
     "PivotFirst": _pivot,
 }

@@ -59,6 +59,8 @@ def aggregate_type(kind: str, args: Sequence[Bound], option: Any, text: str) -> 
             return _number(args[0], text, Int64(), 10, 0), nullable
         case "avg":
             return _number(args[0], text, Float64(), 4, 4), True
+        case "var_pop" | "var_samp":
+            return Float64(), True
         case "min" | "max" | "mode" | "quantile" | "arg_min" | "arg_max":
             return args[0].type, nullable
         case "collect_list" | "collect_set":
