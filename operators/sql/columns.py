@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from vernier.operators.errors import ProgramError
+from vernier.operators.errors import ProgramError, WrongType
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
@@ -67,11 +67,16 @@ def column_of(name: str, text: str, nullable: bool, where: Location) -> Column:
     try:
         declared = exp.DataType.build(text, dialect="spark")
         spark = _json_of(declared)
+        kind = type_of(spark)
+    except WrongType as error:
+        raise ProgramError(problem=f"a column cannot have the type {text}: {error.problem}", where=where) from error
     except (SqlglotError, KeyError, ValueError) as error:
         hints = {"FLOAT": "DOUBLE", "REAL": "DOUBLE", "NUMERIC": "DECIMAL(p, s)", "UUID": "STRING", "JSON": "STRING"}
-        hint = hints.get(text.upper(), "BIGINT, DOUBLE, DECIMAL(p, s), STRING, BOOLEAN, DATE or TIMESTAMP")
+        hints |= {"ARRAY": "ARRAY<BIGINT>, of one type", "STRUCT": "STRUCT<x: BIGINT, y: STRING>, each name once"}
+        word = text.upper().partition("<")[0].strip()
+        hint = hints.get(word, "BIGINT, DOUBLE, DECIMAL(p, s), STRING, BOOLEAN, DATE or TIMESTAMP")
         raise ProgramError(problem=f"a column cannot have the type {text}; write {hint}", where=where) from error
-    return Column(name, spark, type_of(spark), nullable)
+    return Column(name, spark, kind, nullable)
 
 
 def _json_of(declared: Any) -> Any:
@@ -79,10 +84,17 @@ def _json_of(declared: Any) -> Any:
     kind = declared.this.name
     if kind == "DECIMAL":
         sizes = [int(one.name) for one in declared.expressions] or [10, 0]
+        if len(sizes) > 2:
+            raise KeyError(kind)
         return f"decimal({sizes[0]},{sizes[1] if len(sizes) > 1 else 0})"
     if kind == "ARRAY":
+        if len(declared.expressions) != 1:
+            raise KeyError(kind)
         return {"type": "array", "elementType": _json_of(declared.expressions[0]), "containsNull": True}
     if kind == "STRUCT":
+        names = [part.name.lower() for part in declared.expressions if getattr(part, "kind", None) is not None]
+        if not names or len(set(names)) < len(declared.expressions):
+            raise KeyError(kind)
         fields = [
             {"name": part.name, "type": _json_of(part.kind), "nullable": True, "metadata": {}}
             for part in declared.expressions

@@ -258,6 +258,9 @@ def _options(tokens: Tokens, known: tuple[str, ...], what: str) -> dict[str, str
         if name not in known:
             tokens.place -= 1
             tokens.fail(f"{what} has no option {name!r}{meant(name, known)} (it has {', '.join(known)})")
+        if name in found:
+            tokens.place -= 1
+            tokens.fail(f"the option {name!r} is given twice; leave one out")
         tokens.need("=")
         found[name] = _value(tokens)
         if not tokens.skip(","):
@@ -311,6 +314,9 @@ def read_columns(tokens: Tokens) -> tuple[Column, ...]:
         found.append(column_of(name, text, nullable, tokens.source.at(tokens.start_of(begin))))
         if tokens.place < last:
             tokens.need(",")
+            if tokens.place == last:
+                tokens.place -= 1
+                tokens.fail("a column follows this comma; leave it out")
     tokens.place = last + 1
     if not found:
         tokens.fail("a table needs at least one column", last)
