@@ -21,10 +21,12 @@ from vernier.operators.language.expr.expression import (
     Nullability,
     Unary,
 )
+from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.language.types.texts import String
 from vernier.operators.sql.literals import MICROSECONDS, kind_of, literal
+from vernier.operators.sql.patterns import check_pattern
 from vernier.operators.sql.refusals import INSTEAD, UNSTEADY, refuse, unsteady
 from vernier.operators.sql.trees import Tree
 
@@ -129,6 +131,9 @@ def converted(scope: Expressions, part: Expr, target: Type) -> Expr:
             return Cast(Binary("*", part, Literal(SECOND, Int64())), TimestampNs())
         case Bool(), Int64():
             return Case(((part, _int(1)), (Unary("~", part), _int(0))))
+        case Float64(), Decimal():  # no decimal is NaN or infinite, and Spark's is null
+            finite = Binary("<", Call("abs", (part,)), Literal(float("inf"), Float64()))
+            return Case(((finite, Cast(part, target)),))
     return Cast(part, target)
 
 
@@ -144,8 +149,11 @@ def _floor(value: Expr, by: int) -> Expr:
 
 
 def _pmod(scope: Expressions, tree: Tree) -> Expr:
+    """The remainder, plus the divisor where it is negative; a negative divisor leaves it as it is."""
     left, right = map(scope.of, tree.children[:2])
-    return Binary("%", Binary("+", Binary("%", left, right), right), right)
+    rest = Binary("%", left, right)
+    wrong = Binary("&", Binary("<", rest, _int(0)), Binary(">", right, _int(0)))
+    return Case(((wrong, Binary("%", Binary("+", rest, right), right)),), rest)
 
 
 def _case(scope: Expressions, tree: Tree) -> Expr:
@@ -191,12 +199,9 @@ def _locate(scope: Expressions, tree: Tree) -> Expr:
     return Call("instr", (text, part))
 
 
-def _split(scope: Expressions, tree: Tree) -> Expr:
-    return Call("split", tuple(map(scope.of, tree.children[:3])))
-
-
 def _regexp(name: str) -> Callable[[Expressions, Tree], Expr]:
     def of(scope: Expressions, tree: Tree) -> Expr:
+        check_pattern(str(scope.constant(tree.children[1], f"the regular expression of {name}()")), name)
         return Call(name, tuple(map(scope.of, tree.children[:3])))
 
     return of
@@ -243,6 +248,21 @@ def _trunc(scope: Expressions, tree: Tree) -> Expr:
     name = str(scope.constant(unit, "the unit of date_trunc()")).lower()
     name = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}.get(name, name)
     return Call("date_trunc", (scope.of(value), Literal(name, String())))
+
+
+def _whole(name: str) -> Callable[[Expressions, Tree], Expr]:
+    """floor() and ceil(). Of doubles, Spark's are 0 for NaN, and the nearest integer where one does not fit."""
+
+    def of(scope: Expressions, tree: Tree) -> Expr:
+        value = scope.of(tree.children[0])
+        found = Call(name, (value,))
+        if scope.type(value) != Float64():
+            return found
+        high, low = Literal(2.0**63, Float64()), Literal(-(2.0**63), Float64())
+        above, below = Binary(">=", value, high), Binary("<", value, low)
+        return Case(((Call("is_nan", (value,)), _int(0)), (above, _int(2**63 - 1)), (below, _int(-(2**63)))), found)
+
+    return of
 
 
 def _round(scope: Expressions, tree: Tree) -> Expr:
@@ -321,8 +341,16 @@ def _precise(scope: Expressions, tree: Tree) -> Expr:
 
 
 def _shifted(scope: Expressions, tree: Tree) -> Expr:
-    places = scope.constant(tree.children[1], "the places of a shift")
-    return _floor(scope.of(tree.children[0]), 2 ** int(places))
+    """A shift to the right. Java takes the places modulo the width of the type: 64 bits, and 32 for narrower types."""
+    places = int(scope.constant(tree.children[1], "the places of a shift"))
+    kind = tree.children[0].fields.get("dataType")
+    if kind is None and not 0 <= places < 32:
+        raise refuse(f"a shift by {places} places depends on the type; cast the value to BIGINT", "shiftright", ">>")
+    places %= 64 if kind in (None, "long") else 32
+    value = scope.of(tree.children[0])
+    if places < 63:
+        return _floor(value, 2**places)
+    return Case(((Binary("<", value, _int(0)), _int(-1)), (Binary(">=", value, _int(0)), _int(0))))
 
 
 def _bits(scope: Expressions, tree: Tree) -> Expr:
@@ -363,8 +391,6 @@ _CALLS = {
     "Greatest": "greatest",
     "Least": "least",
     "Abs": "abs",
-    "Floor": "floor",
-    "Ceil": "ceil",
     "Sqrt": "sqrt",
     "Pow": "pow",
     "Exp": "exp",
@@ -384,7 +410,6 @@ _CALLS = {
     "StringRPad": "rpad",
     "StringRepeat": "repeat",
     "Reverse": "reverse",
-    "RLike": "rlike",
     "Concat": "concat",
     "ConcatWs": "concat_ws",
     "Year": "year",
@@ -429,7 +454,8 @@ _FORMS: dict[str, Callable[[Expressions, Tree], Expr]] = {
     "StringTrimRight": _trim("rtrim"),
     "Substring": _substring,
     "StringLocate": _locate,
-    "StringSplit": _split,
+    "RLike": _regexp("rlike"),
+    "StringSplit": _regexp("split"),
     "RegExpReplace": _regexp("regexp_replace"),
     "RegExpExtract": _regexp("regexp_extract"),
     "UnaryMinus": _negate,
@@ -444,6 +470,8 @@ _FORMS: dict[str, Callable[[Expressions, Tree], Expr]] = {
     "TimestampAddInterval": _plus,
     "TruncTimestamp": _trunc,
     "TruncDate": _trunc,
+    "Floor": _whole("floor"),
+    "Ceil": _whole("ceil"),
     "Round": _round,
     "CreateNamedStruct": _struct,
     "GetStructField": _field,

@@ -83,13 +83,10 @@ def _shifted(rows: Relation, function: Tree, name: str, by: list[Order], within:
     if not isinstance(given, Literal):
         raise refuse("the default of lag() and lead() must be a constant", function.kind)
     method = Collection.lag if function.kind == "Lag" else Collection.lead
-    number = int(step)
-    if function.kind == "Lead" and function.fields.get("offset") is not None and number < 0:
-        number = -number
     made = method(
         Collection(rows.node),
         column,
-        number,
+        int(step),
         by=by,
         within=within,
         name=name,

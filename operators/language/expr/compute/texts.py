@@ -65,7 +65,7 @@ def _trimmed(trim: Callable[..., pa.Array]) -> Callable[[Call, Sequence[Bound]],
             _TEXT,
             arguments[0],
             arguments[1:],
-            lambda array, some: trim(array, characters=some) if some else array,
+            lambda array, some=" ": trim(array, characters=some) if some else array,
         )
 
     return bind
