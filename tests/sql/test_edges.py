@@ -73,7 +73,6 @@ SINGLE = {
     "first": "SELECT k, (SELECT w FROM u WHERE u.k = t.k ORDER BY w LIMIT 1) AS x, "
     "(SELECT w FROM u ORDER BY w DESC LIMIT 1) AS y FROM t",
     "of_groups": "SELECT k, (SELECT n FROM (SELECT k, count(*) AS n FROM u GROUP BY k) g WHERE g.k = t.k) AS x FROM t",
-    "one_group": "SELECT k, (SELECT n FROM (SELECT k, count(*) AS n FROM u GROUP BY k) WHERE k = 2) AS x FROM t",
     "having": "SELECT k, (SELECT max(w) FROM u HAVING count(*) > 2) AS x, (SELECT 7) AS y FROM t",
     "numbered": "SELECT k, (SELECT w FROM (SELECT w, row_number() OVER (ORDER BY w) AS n FROM u) WHERE n = 1) AS x "
     "FROM t",
