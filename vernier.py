@@ -54,7 +54,6 @@ def __getattr__(name: str) -> Any:
     if _INSTALLED:
         # Compiled kernels are kept in the user's cache folder; numba must know that before it is loaded.
         import_module("vernier.service")
-    _provide_sql()
     if name in _ALSO:
         found = _ALSO[name]()
     else:
@@ -70,11 +69,9 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-def _provide_sql() -> None:
-    """SQL is built by the service's room for it, which is loaded with the first query."""
-    import_module("vernier.operators.language.collection.sql").provide(
-        lambda: import_module("vernier.service.sql.front").FRONT
-    )
+def _sql_front() -> Any:
+    """What builds SQL for the language (operators/language/collection/sql.py): the service's room for it."""
+    return import_module("vernier.service.sql.front").FRONT
 
 
 def __dir__() -> list[str]:

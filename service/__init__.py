@@ -23,10 +23,6 @@
 * views: reads views at committed epochs
 """
 
-from importlib import import_module
-
-from vernier.operators.language.collection.sql import provide
 from vernier.service.toolchain.home import settle_caches
 
 settle_caches()
-provide(lambda: import_module("vernier.service.sql.front").FRONT)  # loaded with the first SQL

@@ -132,18 +132,23 @@ def _step(run, op):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _count(run, op, began):  # type: ignore[no-untyped-def]
-    """Count a step. Returns the time, which is read only if the step did something."""
+def _counted(run, op, status, began):  # type: ignore[no-untyped-def]
+    """Count a step that ended with this status. Returns (the status, which also says that the step is too large; the
+    time, which is read only if the step did something)."""
+    if status != 0:
+        return status, began
+    if emitted(run, op) > MOST_ROWS:
+        return TOO_LARGE, began
     stats = load(run, STATS) + 8 * STAT_WORDS * op
     store(stats, STEPS_DONE, load(stats, STEPS_DONE) + 1)
     rows = emitted(run, op)
     if rows == 0 and load(run, WORKED) == 0:
-        return began
+        return 0, began
     store(run, WORKED, 0)
     now = _clock(run)
     store(stats, ROWS_OUT, load(stats, ROWS_OUT) + rows)
     store(stats, TIME, load(stats, TIME) + now - began)
-    return now
+    return 0, now
 
 
 @njit(cache=True)
@@ -151,12 +156,9 @@ def _run_inner(run, first, stop):  # type: ignore[no-untyped-def]
     """One round of a loop: its operators are number `first` to `stop`. Returns a status."""
     time = _clock(run)
     for op in range(first, stop):
-        status = _step(run, op)
+        status, time = _counted(run, op, _step(run, op), time)
         if status != 0:
             return status
-        if emitted(run, op) > MOST_ROWS:
-            return TOO_LARGE
-        time = _count(run, op, time)
     return 0
 
 
@@ -217,12 +219,9 @@ def _run_root(run, first, stop):  # type: ignore[no-untyped-def]
             status = _run_loop(run, op)
             store(run, WORKED, 1)
         else:
-            status = _step(run, op)
+            status, time = _counted(run, op, _step(run, op), time)
         if status != 0:
             return status
-        if emitted(run, op) > MOST_ROWS:
-            return TOO_LARGE
-        time = _count(run, op, time)
     return 0
 
 

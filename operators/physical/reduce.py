@@ -52,11 +52,8 @@ class Reduce(Reduction):
                 self.val_width, now, fold, self.aggregations[0],
             )  # fmt: skip
             return self._checked(keys, rows, visits, status, fault)
-        if self.compared:
-            # Only the selected entries are ordered by content, so copy them densely first.
-            inputs = inputs.dense()
-            entries = inputs.entries
-        ordered = self.scope.heap.comparable(entries, self.compared) if self.compared else entries
+        inputs, ordered = self.by_content(inputs, self.compared)
+        entries = inputs.entries
         rows, visits, status, fault = reduce_keys(
             keys, self.key_width, inputs.spans, entries, ordered, ordered is not entries, self.input.val_width,
             outputs.spans, outputs.entries, self.val_width, now, fold, self.aggregations, self.total,

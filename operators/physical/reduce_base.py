@@ -8,6 +8,7 @@ of the output exists only if other operators read it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -52,6 +53,15 @@ class Reduction(Operator):
         """What the output of keys `[hash | key]` lacks at round `now`: corrections `[hash | key | val | time | rounds |
         diff]`, each once, and later visits `[rounds | hash | key]`."""
         raise NotImplementedError
+
+    def by_content(self, inputs: Selection, texts: Sequence[int]) -> tuple[Selection, Ints]:
+        """The selection, and its entries in a form in which these words, which are texts, compare by content; the
+        entries themselves if there are no texts."""
+        if not texts:
+            return inputs, inputs.entries
+        # Only the selected entries are ordered by content, so copy them densely first.
+        inputs = inputs.dense()
+        return inputs, self.scope.heap.comparable(inputs.entries, texts)
 
     def pending(self) -> list[Round]:
         """The rounds with scheduled visits."""

@@ -34,11 +34,8 @@ class Top(Reduction):
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Follow the first copies of the keys. Raises MultiplicityOverflow."""
-        if self.texts:
-            # Only the selected entries are ordered by content, so copy them densely first.
-            inputs = inputs.dense()
+        inputs, ordered = self.by_content(inputs, self.texts)
         entries = inputs.entries
-        ordered = self.scope.heap.comparable(entries, self.texts) if self.texts else entries
         rows, status, fault = top_keys(
             keys, self.key_width, inputs.spans, entries, ordered, self.input.val_width, self.by, self.flips, self.most,
             self.words, fold,

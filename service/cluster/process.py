@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -92,22 +93,18 @@ class Process:
 
     @cached_property
     def plan(self) -> Plan:
-        job = self.job
-        _, plan = compiled(job.programs, keep_sources=job.keep_sources, upserts=job.upserts, push=job.push)
-        if plan.fingerprint != job.fingerprint:
-            names = ", ".join(program.name for program in job.programs)
-            raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=job.fingerprint[:8])
-        plan.sources = with_former(plan.sources, job.former)
-        return plan
+        return self._compile(self.job.programs, self.job.fingerprint)
 
     def plan_of(self, target: Target) -> Plan:
         """The plan of the programs to change to. Raises OtherPlan and ProgramErrors."""
+        return self._compile([Program(name, text) for name, text in target.programs], target.fingerprint)
+
+    def _compile(self, programs: Sequence[Program], fingerprint: str) -> Plan:
         job = self.job
-        programs = [Program(name, text) for name, text in target.programs]
         _, plan = compiled(programs, keep_sources=job.keep_sources, upserts=job.upserts, push=job.push)
-        if plan.fingerprint != target.fingerprint:
+        if plan.fingerprint != fingerprint:
             names = ", ".join(program.name for program in programs)
-            raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=target.fingerprint[:8])
+            raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=fingerprint[:8])
         plan.sources = with_former(plan.sources, job.former)
         return plan
 

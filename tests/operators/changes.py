@@ -47,7 +47,7 @@ def _paid_in_all(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
     return _paid(uses, links).group_by("payer").agg(total=vn.sum("total"))
 
 
-def _reach(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
+def reach(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
     @vn.fixpoint
     def spread(seen: vn.Collection) -> vn.Collection:
         further = seen.join(links, left_on="end", right_on="payer").select("start", end=col("account"))
@@ -57,7 +57,7 @@ def _reach(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
 
 
 def _reached(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
-    return _reach(uses, links).group_by("start").agg(n=vn.count())
+    return reach(uses, links).group_by("start").agg(n=vn.count())
 
 
 def _large(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
@@ -79,7 +79,7 @@ VIEWS: Mapping[str, Callable[[vn.Collection, vn.Collection], vn.Collection]] = {
     "most": _most,
     "paid": _paid,
     "paid_in_all": _paid_in_all,
-    "reach": _reach,
+    "reach": reach,
     "reached": _reached,
     "large": _large,
     "kinds": _kinds,

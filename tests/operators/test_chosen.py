@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.recounts import check
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier import col
@@ -98,19 +99,6 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     return found
 
 
-def check(found: dict[str, list[tuple[Any, int, int]]], log: Log) -> None:
-    """Compare all views at each time at which something changes."""
-    for time in sorted({at for _, at, _ in log}):
-        rows: Counter[Row] = Counter()
-        for row, at, diff in log:
-            rows[row] += diff if at <= time else 0
-        for view, wanted in truth(rows).items():
-            held: Counter[tuple[Any, ...]] = Counter()
-            for shown, at, diff in found[view]:
-                held[shown] += diff if at <= time else 0
-            assert {row: n for row, n in held.items() if n} == dict(wanted), (view, time)
-
-
 VISITS = st.lists(
     st.tuples(
         st.tuples(
@@ -129,7 +117,7 @@ VISITS = st.lists(
 @given(VISITS, st.sets(st.integers(1, 8), max_size=4), st.integers(1, 2), st.sampled_from(["go on", "reopen"]))
 @examples(15)
 def test_what_ranks_choose_is_what_the_rows_say(log: Log, cuts: set[int], workers: int, between: Between) -> None:
-    check(run(program(), {"visits": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log)
+    check(run(program(), {"visits": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
 
 
 def test_groups_of_many_values() -> None:
@@ -143,7 +131,7 @@ def test_groups_of_many_values() -> None:
             row = (choose.randrange(2), choose.choice(["b", LONG + "a"]), choose.randrange(60), choose.randrange(50))
             held.append(row)
             log.append((row, at // 2, 1))
-    check(run(program(), {"visits": log}, cuts=(40, 41, 90), slice_updates=64), log)
+    check(run(program(), {"visits": log}, cuts=(40, 41, 90), slice_updates=64), log, truth)
 
 
 def test_no_group_is_read_by_a_function_of_whole_groups() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.recounts import check
 from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
@@ -106,19 +107,6 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     return found
 
 
-def check(found: dict[str, list[tuple[Any, int, int]]], log: Log) -> None:
-    """Compare all views at each time at which something changes."""
-    for time in sorted({at for _, at, _ in log}):
-        rows: Counter[Row] = Counter()
-        for row, at, diff in log:
-            rows[row] += diff if at <= time else 0
-        for view, wanted in truth(rows).items():
-            held: Counter[tuple[Any, ...]] = Counter()
-            for shown, at, diff in found[view]:
-                held[shown] += diff if at <= time else 0
-            assert {row: n for row, n in held.items() if n} == dict(wanted), (view, time)
-
-
 EVENTS = st.lists(
     st.tuples(
         st.tuples(
@@ -142,7 +130,7 @@ def test_the_first_copies_are_those_of_the_rows(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reduce_base, "FEW", few)
-        check(run(program(), {"events": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log)
+        check(run(program(), {"events": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -162,7 +150,7 @@ def test_large_groups_whose_ends_leave(seed: int) -> None:
             held.append(row)
             log.append((row, at // 2, 1))
     found = run(program(), {"events": log}, cuts=(30, 31, 32, 40, 80, 81), slice_updates=5)
-    check(found, log)
+    check(found, log, truth)
 
 
 def test_a_state_with_rows_in_their_own_order_continues(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import vernier as vn
-from tests.operators.changes import Link, Use
+from tests.operators.changes import Link, Use, reach
 from tests.operators.test_changes import expected, random_log, run
 from vernier import col
 from vernier.operators.engine.local import LocalEngine
@@ -39,17 +39,8 @@ def of_a_variable(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
     return left.select("account", "spent")
 
 
-def reached(uses: vn.Collection, links: vn.Collection) -> vn.Collection:
-    @vn.fixpoint
-    def spread(seen: vn.Collection) -> vn.Collection:
-        further = seen.join(links, left_on="end", right_on="payer").select("start", end=col("account"))
-        return vn.union(links.select(start=col("payer"), end=col("account")), further).distinct()
-
-    return spread(links.select(start=col("payer"), end=col("account")))
-
-
 Build = Callable[[vn.Collection, vn.Collection], vn.Collection]
-GROW: dict[str, Build] = {"delay": delayed, "coarsen": coarse, "a loop": reached}
+GROW: dict[str, Build] = {"delay": delayed, "coarsen": coarse, "a loop": reach}
 REFUSED: dict[str, tuple[Build, str]] = {
     "a long delay": (long_delayed, "depends on when rows came in the last 4.1e-08 s"),
     "lookup": (looked_up, "depends on all that the rows below it were in the past"),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.recounts import check
 from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
@@ -98,19 +99,6 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     return found
 
 
-def check(found: dict[str, list[tuple[Any, int, int]]], log: Log) -> None:
-    """Compare all views at each time at which something changes."""
-    for time in sorted({at for _, at, _ in log}):
-        rows: Counter[Row] = Counter()
-        for row, at, diff in log:
-            rows[row] += diff if at <= time else 0
-        for view, wanted in truth(rows).items():
-            held: Counter[tuple[Any, ...]] = Counter()
-            for shown, at, diff in found[view]:
-                held[shown] += diff if at <= time else 0
-            assert {row: n for row, n in held.items() if n} == dict(wanted), (view, time)
-
-
 EVENTS = st.lists(
     st.tuples(
         st.tuples(
@@ -134,7 +122,7 @@ def test_neighbours_and_sessions_are_those_of_the_rows(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reduce_base, "FEW", few)
-        check(run(program(), {"events": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log)
+        check(run(program(), {"events": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -154,7 +142,7 @@ def test_changes_far_from_each_other_in_large_groups(seed: int) -> None:
             else:
                 held.append(event())
                 log.append((held[-1], at, choose.choice([1, 1, 2])))
-    check(run(program(), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log)
+    check(run(program(), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
 
 
 def test_a_state_with_rows_in_their_own_order_continues(monkeypatch: pytest.MonkeyPatch) -> None:

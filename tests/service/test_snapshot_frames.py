@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from tests.sidecar.builder import row_type
+from tests.spark_session import session
 from vernier.service.config.snapshots import Snapshot
 from vernier.service.coordinator.snapshot_frames import Frame, open_frame
 from vernier.service.errors import SnapshotUnreadable
@@ -23,18 +24,13 @@ WORKERS = 2
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={tmp_path_factory.mktemp('derby')}")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    settings = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={tmp_path_factory.mktemp('derby')}",
+    }
+    with session(2, settings) as started:
+        yield started
 
 
 def read(spark: SparkSession, version: int | None = None, **given: object) -> tuple[Frame, list[tuple[object, ...]]]:

@@ -19,6 +19,7 @@ from tests.sidecar.builder import Change, StateBuilder, ViewModel
 from tests.sidecar.conftest import Served
 from tests.sidecar.conftest import builder as builder
 from tests.sidecar.conftest import serve as serve
+from tests.spark_session import session
 from tests.spark_source.test_readers import PEOPLE, VIEWS, person
 from vernier.service.config.settings import load
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
@@ -29,18 +30,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as any Spark program has one."""
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
-    vn.register(session)
-    yield session
-    session.stop()
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    with session(2, {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse}) as started:
+        vn.register(started)
+        yield started
 
 
 def test_sql_on_a_view(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tests.oracle.model import Change, collection_at
+from tests.spark_session import session
 from vernier.operators import testing
 from vernier.operators.language.collection.app import App
 from vernier.service.sql.catalyst import Catalyst
@@ -56,10 +57,8 @@ class Oracle:
     @contextmanager
     def started(scratch: Path) -> Iterator[Oracle]:
         """Start Spark."""
-        builder = SparkSession.builder.master("local[1]").appName("oracle").config("spark.ui.enabled", "false")
-        for name, value in {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
+        settings = {
+            "spark.app.name": "oracle",
             "spark.sql.warehouse.dir": str(scratch),
             "spark.sql.shuffle.partitions": "1",
             # Queries run once on a few rows, so compiling them would take most of the time.
@@ -67,13 +66,9 @@ class Oracle:
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.log.level": "OFF",
             "spark.ui.showConsoleProgress": "false",
-        }.items():
-            builder = builder.config(name, value)
-        spark = builder.getOrCreate()
-        try:
+        }
+        with session(1, settings) as spark:
             yield Oracle(spark)
-        finally:
-            spark.stop()
 
     def build(self, program: str, file: str = "program.sql") -> App:
         """The app of a program in SQL."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
-
-from vernier.operators.errors import ProgramError
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from vernier.operators.language.collection.app import App
@@ -31,19 +30,9 @@ class Front(Protocol):
         ...
 
 
-_front: list[Callable[[], Any]] = []
-
-
-def provide(front: Callable[[], Any]) -> None:
-    """Let SQL be built by what this function returns. It is called when the first SQL is built."""
-    _front[:] = [front]
-
-
 def front() -> Front:
-    """The front end that was provided. Raises ProgramError if none was."""
-    if not _front:
-        raise ProgramError(problem="SQL needs the whole package: `import vernier` before the program is built")
-    found: Front = _front[0]()
+    """The front end, which `vernier` loads with the first SQL."""
+    found: Front = import_module("vernier")._sql_front()
     return found
 
 
