@@ -40,6 +40,18 @@ def address(settings: Http) -> str:
 
 def alive(settings: Http) -> bool:
     """Whether the sidecar answers /healthz."""
+    found = _asked(settings, "/healthz")
+    return found is not None and found[0] == 200
+
+
+def answers(settings: Http) -> bool:
+    """Whether the sidecar has read an epoch, so that views can be queried."""
+    found = _asked(settings, "/readyz")
+    return found is not None and b'"no_epoch"' not in found[1]
+
+
+def _asked(settings: Http, path: str) -> tuple[int, bytes] | None:
+    """The status and body of the answer; None if the sidecar does not answer."""
     host = _EVERYWHERE.get(settings.host, settings.host)
     if settings.tls_cert is None:
         asked = http.client.HTTPConnection(host, settings.port, timeout=_SECONDS)
@@ -48,10 +60,11 @@ def alive(settings: Http) -> bool:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         asked = http.client.HTTPSConnection(host, settings.port, timeout=_SECONDS, context=context)
     try:
-        asked.request("GET", "/healthz")
-        return asked.getresponse().status == 200
+        asked.request("GET", path)
+        answer = asked.getresponse()
+        return answer.status, answer.read()
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         asked.close()
 

@@ -30,7 +30,7 @@ from vernier.service.files.scratch import Scratch
 from vernier.service.kafka.broker_errors import BrokerError
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.sidecar.auth import Access
-from vernier.service.sidecar.health_probe import address, alive, check_certificate
+from vernier.service.sidecar.health_probe import address, alive, answers, check_certificate
 from vernier.service.status import intake, standby
 from vernier.service.status import publisher as publisher_status
 from vernier.service.status.publisher import FENCED
@@ -103,7 +103,8 @@ class Supervisor:
                     if ready or not child.last:
                         child.look(self.say)
                 waits = any(child.standby for child in first)
-                if not announced and all(child.was_ready for child in (first if waits else self.children)):
+                awaited = first if waits else self.children
+                if not announced and all(child.was_ready for child in awaited) and self._queryable():
                     announced = True
                     on_ready()
         finally:
@@ -220,6 +221,10 @@ class Supervisor:
             return True
         owner = head.blob.owner(LOCK)
         return owner is not None and owner.pid == process.pid and owner.host in ("", socket.gethostname())
+
+    def _queryable(self) -> bool:
+        """Whether the sidecar has read an epoch, if there is one. A driver that starts paused makes none."""
+        return StateDirectory(self.settings.state.place).head() == 0 or answers(self.settings.http)
 
     def _check_program(self) -> None:
         """Check that the file contains a program. This imports the engine, so it runs while the
