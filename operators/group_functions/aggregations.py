@@ -9,6 +9,7 @@ from typing import Any
 
 from vernier.operators.kernels import aggregating as kernel
 from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_DIGITS
+from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Float64, Type
 from vernier.operators.language.types.schema import RowType
@@ -27,8 +28,10 @@ _OF_DOUBLES = _OF_INTEGERS | {"sum": kernel.SUM_FLOAT, "avg": kernel.AVG_FLOAT}
 _OF_DECIMALS = _OF_INTEGERS | {"sum": kernel.SUM_DECIMAL, "avg": kernel.AVG_DECIMAL}
 _PAGE = 4
 """The least number of words of a page of a vector with sums of doubles."""
-LINEAR = frozenset(("count", "sum", "avg", "component"))
-"""The aggregates that are sums: a group of these alone exists while its vector of sums is not 0."""
+LINEAR = frozenset(("count", "sum", "avg", "component", "only", "parts"))
+"""The aggregates that are sums: a group of these alone exists while its vector of sums is not 0. "only": the value of
+the only row that has one; its words are added up. "parts": a sum without a column in the output, and the group exists
+while it is the aggregate's option (operators/planning/group_parts.py)."""
 INCREMENTAL = frozenset(_OF_INTEGERS) | {"component"}
 """The incremental aggregates, which a reduction updates at each change. The others read whole groups."""
 
@@ -53,7 +56,7 @@ class Item:
 
 def output(items: Sequence[Item]) -> RowType:
     """The columns that the aggregates produce."""
-    return RowType((item.name, item.type, item.nullable) for item in items)
+    return RowType((item.name, item.type, item.nullable) for item in items if item.kind not in Aggregation.hidden)
 
 
 def kernel_rows(items: Sequence[Item], val: RowType) -> tuple[Row, ...]:
@@ -83,12 +86,26 @@ def vector_rows(items: Sequence[Item], row: RowType, first: int) -> tuple[Row, t
     made, words = output(items), dict[int, int]()
     rows = []
     for item in items:
-        kind, word, count, flag, *rest = _row(item, row, made)
-        read = (*((flag,) if flag >= 0 else ()), *(range(word, word + count) if kind != kernel.COUNT else ()))
-        for one in read:
-            words.setdefault(one, first + len(words))
-        rows.append((kind, words.get(word, -1), count, words.get(flag, -1), *rest))
+        for kind, word, count, flag, *rest in _vector_rows(item, row, made):
+            read = (*((flag,) if flag >= 0 else ()), *(range(word, word + count) if kind != kernel.COUNT else ()))
+            for one in read:
+                words.setdefault(one, first + len(words))
+            rows.append((kind, words.get(word, -1), count, words.get(flag, -1), *rest))
     return tuple(words), tuple(rows)
+
+
+def _vector_rows(item: Item, row: RowType, made: RowType) -> tuple[Row, ...]:
+    """The aggregations of an item of a vector."""
+    if item.kind == "parts":
+        return ((kernel.SUM, row.field(item.columns[0]).value_offset, 1, -1, -1, -1, item.option, 0),)
+    if item.kind != "only":
+        return (_row(item, row, made),)
+    # A null is zeros, so that the sum of the words of one value and of nulls is the value.
+    value, out = row.field(item.columns[0]), made.field(item.name)
+    pairs = [(value.value_offset + at, out.value_offset + at) for at in range(value.type.words)]
+    if item.nullable:
+        pairs.append((value.offset, out.offset))
+    return tuple((kernel.SUM, word, 1, -1, to, -1, 0, 0) for word, to in pairs)
 
 
 def null_flags(rows: Sequence[Row]) -> Row:

@@ -2,7 +2,8 @@
 
 A key's vector is the number of its rows and, for each aggregation, the number of its values (if they can be null) and
 their sum: 128 bits for integers, 256 for decimals, and the digits of exact.py for doubles. The group exists while any
-word of the vector is not 0. The vectors are kept in a trace `[key | words]`. A change retracts the key's vector and
+word of the vector is not 0; if the vector has a sum that is not emitted (OUT -1), while that sum is LIMIT. The vectors
+are kept in a trace `[key | words]`. A change retracts the key's vector and
 adds the new one, each once, so the vector of a key is the sum of its entries times their multiplicities, word by word
 and modulo 2**64, in whatever batches they are. No row of the group is kept or read.
 
@@ -107,6 +108,15 @@ def _pack(aggregations, slots, page, sums, floats, vector):  # type: ignore[no-u
 
 
 @allocating
+def _complete(aggregations, sums):  # type: ignore[no-untyped-def]
+    """Whether the sums that are not emitted are as large as they must be."""
+    for a in range(aggregations.shape[0]):
+        if aggregations[a, OUT] < 0 and (sums[a, 0] != 0 or sums[a, 1] != aggregations[a, LIMIT]):
+            return False
+    return True
+
+
+@allocating
 def _absorb(aggregations, slots, counted, rows, i, diff, vector, sums, floats):  # type: ignore[no-untyped-def]
     """Add `diff` copies of row i. Returns whether a number overflowed."""
     if counted != 0:
@@ -139,6 +149,8 @@ def _want(aggregations, slots, page, vector, sums, counts, floats, wanted):  # t
     for a in range(aggregations.shape[0]):
         kind, flag = aggregations[a, KIND], aggregations[a, FLAG]
         target, out_flag = aggregations[a, OUT], aggregations[a, OUT_FLAG]
+        if target < 0:
+            continue
         values = vector[slots[a] if flag >= 0 else 0]
         if kind == COUNT:
             wanted[0, target] = values
@@ -247,7 +259,7 @@ def accumulate_rows(state, rows, k, v, w, aggregations, slots, page, length):  #
             put_word(was, c, word(vector, c))
             some |= word(vector, c)
         _unpack(aggregations, slots, page, vector, sums, floats)
-        existed = some != 0
+        existed = some != 0 and _complete(aggregations, sums)
         if existed and _want(aggregations, slots, page, vector, sums, counts, floats, had) != 0:
             return out[:0], changes[:0], OVERFLOW, base
         for i in range(size):
@@ -264,7 +276,7 @@ def accumulate_rows(state, rows, k, v, w, aggregations, slots, page, length):  #
                 diff = cell(rows, i, 2 + k + v)
                 if _absorb(aggregations, slots, counted, rows, i, diff, vector, sums, floats):
                     return out[:0], changes[:0], OVERFLOW, base
-            exists = _pack(aggregations, slots, page, sums, floats, vector)
+            exists = _pack(aggregations, slots, page, sums, floats, vector) and _complete(aggregations, sums)
             if exists and _want(aggregations, slots, page, vector, sums, counts, floats, wanted) != 0:
                 return out[:0], changes[:0], OVERFLOW, base
             if exists == existed and (not exists or same_val(had, 0, wanted, 0, w)):

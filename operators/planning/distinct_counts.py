@@ -11,6 +11,7 @@ A change costs what it changes of the distinct values and of one vector, O(1).
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from vernier.operators.language.expr.expression import Cast, Expr, Literal, Null
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.node import Node
+from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Float64, Int64
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.sharing import identity
@@ -40,14 +42,20 @@ def counts_distinct(node: logical.AggregateNode, below: Node, items: Sequence[It
     kinds = {item.kind for item in items}
     if node.scope.depth > 0 or "count_distinct" not in kinds or kinds - {"count_distinct", "count", "sum", "avg"}:
         return False
-    for item in items:
-        if item.kind in ("sum", "avg"):
-            found = below.schema.field(item.columns[0])
-            if type(found.type) not in (Int64, Float64):
-                return False
-            if found.nullable and item.kind == "sum" and not below.is_positive:
-                return False
+    if not all(summable(item, below) for item in items):
+        return False
     return below.is_positive or kinds == {"count_distinct"} or any(_counts_rows(item, below.schema) for item in items)
+
+
+def summable(item: Item, below: Node) -> bool:
+    """Whether rows that are no rows of the group may contribute nothing to this aggregate: a null sum of rows that can
+    cancel would need these rows."""
+    if item.kind not in ("sum", "avg"):
+        return True
+    found = below.schema.field(item.columns[0])
+    if type(found.type) not in (Int64, Float64, Decimal):
+        return False
+    return below.is_positive or not found.nullable or item.kind == "avg"
 
 
 def as_sums(planner: Planner, node: logical.AggregateNode, below: Node, items: Sequence[Item]) -> logical.AggregateNode:
@@ -56,21 +64,21 @@ def as_sums(planner: Planner, node: logical.AggregateNode, below: Node, items: S
     keys = tuple((name, col(name)) for name in node.keys)
     distinct = [item for item in items if item.kind == "count_distinct"]
     if len(items) == 1 and below.is_positive and not any(row.field(name).nullable for name in items[0].columns):
-        values = _values(planner, below, node, items[0])
+        values = distinct_values(planner, below, node, items[0])
         return logical.AggregateNode(values, node.keys, ((items[0].name, Aggregation("count")),), where=node.where)
-    zeros: dict[str, Expr] = {f"value {at}": _zero(item, row) for at, item in enumerate(items)}
+    zeros: dict[str, Expr] = {f"value {at}": zero_of(item, row) for at, item in enumerate(items)}
     parts: list[Node] = []
     for at, item in enumerate(items):
         if item.kind == "count_distinct":
             one = zeros | {f"value {at}": Literal(1, Int64())}
-            parts.append(_project(planner, _values(planner, below, node, item), (*keys, *one.items())))
+            parts.append(projected(planner, distinct_values(planner, below, node, item), (*keys, *one.items())))
     if len(distinct) < len(items):
-        values_of = {f"value {at}": _value(item, row) for at, item in enumerate(items)}
-        parts.append(_project(planner, below, (*keys, *values_of.items())))
+        values_of = {f"value {at}": value_of(item, row) for at, item in enumerate(items)}
+        parts.append(projected(planner, below, (*keys, *values_of.items())))
     if len(distinct) == len(items) or not below.is_positive:
         groups = logical.AggregateNode(below, node.keys, (), where=node.where)
         planner.uses[identity(groups)] += SHARED
-        parts.append(_project(planner, groups, (*keys, *zeros.items())))
+        parts.append(projected(planner, groups, (*keys, *zeros.items())))
     union = logical.UnionNode(tuple(parts), where=node.where)
     planner.uses[identity(union)] += SHARED
     sums = tuple(
@@ -84,13 +92,13 @@ def _counts_rows(item: Item, row: RowType) -> bool:
     return item.kind == "count" and not any(row.field(name).nullable for name in item.columns)
 
 
-def _project(planner: Planner, node: Node, exprs: tuple[tuple[str, Expr], ...]) -> Node:
+def projected(planner: Planner, node: Node, exprs: tuple[tuple[str, Expr], ...]) -> Node:
     made = logical.ProjectNode(node, exprs, where=node.where)
     planner.uses[identity(made)] += SHARED
     return made
 
 
-def _values(planner: Planner, below: Node, node: logical.AggregateNode, item: Item) -> Node:
+def distinct_values(planner: Planner, below: Node, node: logical.AggregateNode, item: Item) -> Node:
     """The distinct values of one aggregate, by key, without nulls."""
     kept: Node = below
     if not below.is_positive:
@@ -102,22 +110,24 @@ def _values(planner: Planner, below: Node, node: logical.AggregateNode, item: It
             kept = logical.FilterNode(kept, col(name).is_not_null(), where=node.where)
             planner.uses[identity(kept)] += SHARED
     names = tuple(dict.fromkeys((*node.keys, *item.columns)))
-    found = logical.DistinctNode(_project(planner, kept, tuple((name, col(name)) for name in names)), where=node.where)
+    found = logical.DistinctNode(projected(planner, kept, tuple((name, col(name)) for name in names)), where=node.where)
     planner.uses[identity(found)] += SHARED
     return found
 
 
-def _zero(item: Item, row: RowType) -> Expr:
+def zero_of(item: Item, row: RowType) -> Expr:
     """What a row that is no row of the group contributes to an aggregate."""
     if item.kind not in ("sum", "avg"):
         return Literal(0, Int64())
     kind = row.field(item.columns[0]).type
     if item.kind == "avg" or row.field(item.columns[0]).nullable:
         return Cast(Literal(None, None), kind)
+    if isinstance(kind, Decimal):
+        return Literal(decimal.Decimal(0), kind)
     return Literal(0.0, kind) if isinstance(kind, Float64) else Literal(0, kind)
 
 
-def _value(item: Item, row: RowType) -> Expr:
+def value_of(item: Item, row: RowType) -> Expr:
     """What a row of the group contributes to an aggregate."""
     if item.kind == "count_distinct":
         return Literal(0, Int64())

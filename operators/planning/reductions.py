@@ -24,7 +24,9 @@ from vernier.operators.group_functions.ordered import TopK
 from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
+from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.node import Node
+from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.arrangements import (
     arrange,
@@ -38,6 +40,7 @@ from vernier.operators.planning.arrangements import (
 from vernier.operators.planning.choices import choices
 from vernier.operators.planning.distinct_counts import as_sums, counts_distinct
 from vernier.operators.planning.ends import MOST, ends_of_extreme, ends_of_order, ordered_first, surroundings_of
+from vernier.operators.planning.group_parts import as_parts, has_parts
 from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.reduction_ops import (
@@ -150,6 +153,9 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
     key, val = row.take(node.keys), row.take(list(dict.fromkeys([*rest, *used])))
     items = []
     for (name, agg), part in zip(node.aggs, columns, strict=True):
+        if agg.kind in Aggregation.hidden:
+            items.append(Item(name, agg.kind, part, Int64(), False, agg.option))
+            continue
         field = node.schema.field(name)
         items.append(Item(name, agg.kind, part, field.type, field.nullable, agg.option))
     if items and node.scope.depth == 0 and all(item.kind in LINEAR for item in items):
@@ -160,6 +166,14 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
         planner.remember(trace, "", at, by, kept, ())
         print_ = _wave_print(planner, before, key, val, Aggregates(tuple(items)))
         return build_aggregate(planner, as_sums(planner, node, below, items), print_)
+    if has_parts(node, below, items, val):
+        planner.uses[identity(below)] += 1
+        _, _, _, before, _ = _arranged_before(planner, below, key, val, ())
+        if all(item.kind in INCREMENTAL for item in items):
+            print_ = planner.hash("reduce", before, key.to_json(), kernel_rows(items, val))
+        else:
+            print_ = _wave_print(planner, before, key, val, Aggregates(tuple(items)))
+        return build_aggregate(planner, as_parts(planner, node, below, items), print_)
     label = _label(node)
     if node.scope.depth == 0 and len(items) == 1 and items[0].kind in ("min", "max"):
         first = () if compared_texts(items, val) else items[0].columns

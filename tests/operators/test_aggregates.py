@@ -17,6 +17,7 @@ import pytest
 import vernier as vn
 from vernier.operators.failures import AggregateOverflow, ListTooLong, UserCodeFailed
 from vernier.operators.physical import reduce_batched
+from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import AccumulateOp, BatchedReduceOp, ReduceOp, ReductionOp
 
@@ -173,10 +174,13 @@ def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("like", VALUES)
-@pytest.mark.parametrize("kind_of_operator", [AccumulateOp, ReduceOp, BatchedReduceOp])
+@pytest.mark.parametrize("kind_of_operator", [AccumulateOp, ReduceOp, BatchedReduceOp, None])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[ReductionOp], seed: int) -> None:
-    rng = random.Random(f"{like}{kind_of_operator.__name__}{seed}")
+def test_every_aggregate_of_every_type(
+    like: str, kind_of_operator: type[ReductionOp] | None, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each operator, and as parts side by side (None)."""
+    rng = random.Random(f"{like}{kind_of_operator and kind_of_operator.__name__}{seed}")
     kind, values = VALUES[like]
     schema = type(
         "Rows", (vn.Schema,), {"__annotations__": {"key": vn.Int64, "value": kind | None, "by": vn.Int64 | None}}
@@ -187,13 +191,19 @@ def test_every_aggregate_of_every_type(like: str, kind_of_operator: type[Reducti
         else [*FOLLOWING]
         if kind_of_operator is ReduceOp
         else [*SUMMING]
+        if kind_of_operator is AccumulateOp
+        else ["n", "rows", "hi", "mean", "lo"]
     )
+    if kind_of_operator is ReduceOp:
+        monkeypatch.setattr(reductions, "has_parts", lambda *_: False)
     if like not in ("Int64", "Float64", "Decimal", "Wide"):
         names = [name for name in names if name not in ("total", "mean")]
     app = vn.App("all")
     rows = app.source("s", schema)
     app.view("v", rows.group_by("key").agg(**{name: AGGREGATES[name]() for name in names}), key="key")
-    assert [type(op) for op in compile_app(app).ops if isinstance(op, ReductionOp)] == [kind_of_operator]
+    reads = [type(op) for op in compile_app(app).ops if isinstance(op, ReductionOp)]
+    parts = [ReduceOp] if like in ("String", "List", "Struct") else [ReduceOp, ReduceOp, AccumulateOp]
+    assert reads == (parts if kind_of_operator is None else [kind_of_operator])
     updates = []
     for _ in range(40):
         value = rng.choice([*values, None])

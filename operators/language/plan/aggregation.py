@@ -19,6 +19,8 @@ class Aggregation:
     """One aggregate. `kind` as in aggregates.py; `expr` is its argument, None to count rows; `more` are further
     arguments; `option` is a further parameter, with a key() where str() does not determine it."""
 
+    hidden: ClassVar[frozenset[str]] = frozenset(("parts",))
+    """Kinds that have no column in the output."""
     belongs_in: ClassVar[str] = 'an aggregate belongs in .group_by("key").agg(name=...)'
     """The hint for an aggregate that is used as a value of each row."""
 
@@ -55,6 +57,8 @@ def aggregate_type(kind: str, args: Sequence[Bound], option: Any, text: str) -> 
             return Int64(), False
         case "component":
             return Int64(), False
+        case "only":
+            return args[0].type, option
         case "sum":
             return _number(args[0], text, Int64(), 10, 0), nullable
         case "avg":

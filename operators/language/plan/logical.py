@@ -161,6 +161,8 @@ class AggregateNode(UnaryNode):
         row = self.input.schema
         columns = [(f.name, f.type, f.nullable) for f in map(row.field, self.keys)]
         for name, agg in self.aggs:
+            if agg.kind in Aggregation.hidden:
+                continue
             args = [bind(expr, row) for expr in agg.args]
             columns.append((name, *aggregate_type(agg.kind, args, agg.option, str(agg))))
         return RowType(columns)
