@@ -73,6 +73,15 @@ class Groups:
         here = self.counts > 0
         return self if bool(here.all()) else self.take(here)
 
+    def is_sorted(self, by: Sequence[tuple[Field, bool]]) -> bool:
+        """Whether the rows are in this order already, because vals begin with its columns. See `order`."""
+        at = 0
+        for field, descending in by:
+            if descending or field.offset != at:
+                return False
+            at += field.words
+        return self.heap is None or not self.texts
+
     def order(self, by: Sequence[tuple[Field, bool]]) -> Ints:
         """int64[n]: positions of the rows, group after group, sorted by columns of val, each (field, descending).
 

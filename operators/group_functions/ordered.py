@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,29 +29,49 @@ MOST_COPIES = 1 << 26
 
 
 class Ordered:
-    """The present rows of groups in an order, n rows. `words`: int64[n, v]. `counts`, `before`: int64[n], the copies of
-    the row, and of all earlier rows of its group. `starts`, `stops`: int64[n], the first row of its group, and one past
-    its last."""
+    """The present rows of groups in an order, n rows. `words`: int64[n, v]. `counts`: int64[n], the copies of the
+    row."""
 
     def __init__(self, groups: Groups, by: Orders, key: RowType, val: RowType, operator: str) -> None:
-        groups = groups.present()
-        order = groups.order([(val.field(name), descending) for name, descending in by])
+        groups, fields = groups.present(), [(val.field(name), descending) for name, descending in by]
         self.groups, self.key, self.operator = groups, key, operator
-        self.words, self.counts = groups.vals[order], groups.counts[order]
-        self.by = val.index([name for name, _ in by])
-        self.group_of = groups.group_of
-        self.starts, self.stops = groups.offsets[:-1][self.group_of], groups.offsets[1:][self.group_of]
+        self.words, self.counts = groups.vals, groups.counts
+        if not groups.is_sorted(fields):
+            order = groups.order(fields)
+            self.words, self.counts = groups.vals[order], groups.counts[order]
+        self.fields = [field for field, _ in fields]
         self._check_copies()
-        ahead = np.cumsum(self.counts) - self.counts
-        self.before: Ints = ahead - ahead[self.starts]
-        """Sums over several groups may wrap around; their differences do not."""
 
     def __len__(self) -> int:
         return len(self.words)
 
+    @cached_property
+    def group_of(self) -> Ints:
+        """int64[n]: the group of each row."""
+        return self.groups.group_of
+
+    @cached_property
+    def starts(self) -> Ints:
+        """int64[n]: the first row of each row's group."""
+        return self.groups.offsets[:-1][self.group_of]
+
+    @cached_property
+    def stops(self) -> Ints:
+        """int64[n]: one past the last row of each row's group."""
+        return self.groups.offsets[1:][self.group_of]
+
+    @cached_property
+    def before(self) -> Ints:
+        """int64[n]: the copies of all earlier rows of the group."""
+        # Sums over several groups may wrap around; their differences do not.
+        ahead = np.cumsum(self.counts) - self.counts
+        found: Ints = ahead - ahead[self.starts]
+        return found
+
     def first_of_value(self) -> Ints:
         """int64[n]: the first row of the group with the same values in the columns of the order."""
-        values = self.words[:, self.by]
+        by = [word for field in self.fields for word in range(field.offset, field.offset + field.words)]
+        values = self.words[:, by]
         fresh = np.ones(len(self), np.bool_)
         fresh[1:] = (values[1:] != values[:-1]).any(axis=1) | (self.starts[1:] == np.arange(1, len(self)))
         return np.maximum.accumulate(np.where(fresh, np.arange(len(self)), 0))
@@ -214,21 +235,13 @@ class Shift(OrderedSpec):
         return field.type, field.nullable or self.default is None or bind(self.default, val).nullable
 
     def answer(self, rows: Ordered, val: RowType) -> Produced:
+        from vernier.operators.kernels.shifting import shifted_copies  # building a program needs no numba
+
         distance = abs(self.step)
-        # Only the copies at the near end of a row look past the row; the others see the row's own value.
-        alone = np.minimum(rows.counts, distance) if distance else np.zeros(len(rows), np.int64)
-        whole = rows.counts > alone
-        pieces = alone + whole
-        parents = rows.spread(pieces)
-        nth = np.arange(len(parents)) - (np.cumsum(pieces) - pieces)[parents]
-        inside = nth == alone[parents]  # the piece with all copies that see their own row
-        counts = np.where(inside, (rows.counts - alone)[parents], 1)
-        # Positions of copies within their group; those of `inside` pieces are not used.
-        if self.step >= 0:
-            wanted = rows.before[parents] + nth - distance
-        else:
-            wanted = rows.before[parents] + rows.counts[parents] - 1 - nth + distance
-        sources = np.where(inside, parents, _row_at(rows, parents, wanted))
+        if len(rows) and min(int(rows.counts.max()), distance) >= MOST_COPIES // len(rows):
+            alone = np.minimum(rows.counts, distance)
+            rows.spread(alone + (rows.counts > alone))
+        parents, sources, counts = shifted_copies(rows.groups.offsets, rows.counts, self.step)
         return rows.produce(parents, self._values(rows, parents, sources, val), counts)
 
     def _values(self, rows: Ordered, parents: Ints, sources: Ints, val: RowType) -> Ints:
@@ -247,26 +260,6 @@ class Shift(OrderedSpec):
             if nullable and not default.nullable:
                 words[none, 0] = 1
         return words
-
-
-def _row_at(rows: Ordered, parents: Ints, wanted: Ints) -> Ints:
-    """The row with the copy at position `wanted` in the group of each row in `parents`, or -1 where there is none."""
-    found = np.full(len(parents), -1, np.int64)
-    if len(rows) == 0:
-        return found
-    ends = rows.before + rows.counts
-    low, high = rows.starts[parents], rows.stops[parents] - 1
-    exists = (wanted >= 0) & (wanted < ends[high])
-    while True:
-        open_ = low < high
-        if not bool(open_.any()):
-            break
-        middle = (low + high) // 2
-        behind = ends[middle] <= wanted
-        low = np.where(open_ & behind, middle + 1, low)
-        high = np.where(open_ & ~behind, middle, high)
-    found[exists] = low[exists]
-    return found
 
 
 def _in_order(by: Orders) -> str:

@@ -41,9 +41,11 @@ class Sessions(LogicSpec):
             there = groups.counts > 0
             if field.nullable:
                 there &= groups.vals[:, field.offset] != 0
-            groups = groups.take(there)
-            order = groups.order([(field, False)])
-            vals, counts = groups.vals[order], groups.counts[order]
+            groups = groups if bool(there.all()) else groups.take(there)
+            vals, counts = groups.vals, groups.counts
+            if not groups.is_sorted([(field, False)]):
+                order = groups.order([(field, False)])
+                vals, counts = vals[order], counts[order]
             times, n = vals[:, field.value_offset], len(vals)
             if n == 0:
                 return Produced(groups.offsets, np.empty((0, val.width + 2), np.int64), counts)

@@ -29,6 +29,7 @@ from vernier.storage.updates import Ints, together
 
 WAVE_ROWS = 1 << 16
 """About how many rows of groups a logic receives at once."""
+_NO_VISITS = np.empty((0, 1), np.int64)
 
 
 class BatchedReduce(Reduction):
@@ -45,7 +46,9 @@ class BatchedReduce(Reduction):
         total = self.total
         v, w = self.input.val_width, self.val_width
         groups = plan_waves(inputs.spans, inputs.entries, v, outputs.spans, outputs.entries, w, now, fold, total)
-        visits = visits_after(keys, self.key_width, inputs.spans, inputs.entries, v, now)
+        visits = _NO_VISITS
+        if len(now):
+            visits = visits_after(keys, self.key_width, inputs.spans, inputs.entries, v, now)
         parts: list[Ints] = []
         kept, kept_counts = np.empty((0, w), np.int64), np.empty(0, np.int64)
         first, most = 0, WAVE_ROWS
