@@ -58,6 +58,12 @@ class Heartbeat:
                 try:
                     if producer is None:
                         producer = KafkaProducer(**self._settings.kafka_client(), acks=1, max_block_ms=2_000)
+                    if len(producer.partitions_for(self._topic) or ()) < self._settings.workers:
+                        # Partitions were added a moment ago and this broker does not know them yet; a producer asks
+                        # again only when it is new.
+                        producer.close(timeout=1)
+                        producer = None
+                        continue
                     for partition in range(self._settings.workers):
                         producer.send(self._topic, value=b"", partition=partition)
                     producer.flush(2)

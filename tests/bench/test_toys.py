@@ -37,11 +37,13 @@ BROKERED: dict[str, list[str]] = {
     "producer": ["--seconds", "2", "--rate", "200", "--rows", "2000", "--policies", "1ms,records(1024)"],
 }
 SERVED: dict[str, list[str]] = {
-    "snapshots": ["--rows", "20000", "--nodes", "1000", "--changes", "500", "--kills", "1"],
     "spark_reads": ["--rows", "2000", "--turns", "1"],
     "through": ["--nodes", "50", "--edges", "100", "--batch", "2000", "--batches", "4"],
     "sparks": ["--rows", "500", "--batches", "2"],
     "freshness": ["--seconds", "3", "--warm", "2", "--rate", "100"],
+}
+NIGHTLY: dict[str, list[str]] = {
+    "snapshots": ["--rows", "20000", "--nodes", "1000", "--changes", "500", "--kills", "1"],
     "burst": ["--rate", "20", "--times", "5", "--seconds", "2", "--calm", "4"],
     "capacity": ["--seconds", "2", "--rates", "100"],
     "fanout": ["--seconds", "2", "--subscribers", "10", "--changes", "20"],
@@ -61,7 +63,7 @@ def run(name: str, arguments: list[str], folder: Path) -> list[Any]:
 
 def test_every_benchmark_has_a_toy() -> None:
     """Chaos has tests of its own (tests/chaos)."""
-    assert {*TOYS, *BROKERED, *SERVED, "chaos"} == SHORT.keys() == FULL.keys()
+    assert {*TOYS, *BROKERED, *SERVED, *NIGHTLY, "chaos"} == SHORT.keys() == FULL.keys()
 
 
 @pytest.mark.slow
@@ -84,6 +86,16 @@ def test_it_runs_with_a_broker(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SERVED)
 def test_it_runs_with_a_service(name: str, tmp_path: Path) -> None:
     assert run(name, SERVED[name], tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NIGHTLY)
+def test_it_runs_with_a_service_of_its_own_for_a_while(name: str, tmp_path: Path) -> None:
+    assert run(name, NIGHTLY[name], tmp_path)
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from tests.cli import graphs
 from tests.cli.command import ROOT, succeed, vernier
+from tests.profiles import NIGHTLY
 
 COUNT = 20_000
 EPOCHS = (1, 10, 1_000, 20_000)
+WORKERS = (1, 2)
 PROGRAMS = {"reachability": graphs.reachability, "bfs": graphs.bfs}
 
 
@@ -26,7 +28,14 @@ def moving(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_any_epochs_and_workers_write_the_file_that_recompute_writes(moving: Path, program: str) -> None:
     made = graphs.updates(COUNT)
-    runs = [(size, workers) for size in EPOCHS for workers in (1, 2)]
+    # Except nightly, each number of workers has each program with every other size, and each size with one program.
+    first = list(PROGRAMS).index(program)
+    runs = [
+        (size, workers)
+        for i, size in enumerate(EPOCHS)
+        for j, workers in enumerate(WORKERS)
+        if NIGHTLY or (first + i + j) % 2 == 0
+    ]
     outs = {run: moving / "{}-{}-{}.jsonl".format(program, *run) for run in runs}
     start = ["replay", ROOT / f"tests/programs/{program}.py", "--updates", moving / "graph.jsonl"]
     commands = [

@@ -64,7 +64,7 @@ def environment(installed: Path, root: Path, tmp_path: Path) -> dict[str, str]:
     for folder in FOLDERS:
         for compiled in (root / folder).rglob("*.nb[ic]"):
             package = compiled.parent.parent.relative_to(root)
-            own = str(site / package)
+            own = str(site / "vernier" / package)
             place = caches / "vernier" / "compiled" / f"{package.name}_{hashlib.sha1(own.encode()).hexdigest()}"
             place.mkdir(parents=True, exist_ok=True)
             shutil.copy(compiled, place)

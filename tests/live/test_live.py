@@ -12,10 +12,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.live.service import PATIENCE, Feeder, Service, wait_for
 from tests.live.truth import Truth
-from tests.profiles import shorter
+from tests.profiles import NIGHTLY, shorter
 from vernier.service.client.client import ServerError, connect
 
-KILLS = shorter(10, 1)
+KILLS = 10 if NIGHTLY else shorter(3, 1)
 """Of each of the four kinds of process."""
 
 

@@ -14,11 +14,12 @@ import pytest
 from tests.live.service import Feeder, Service, wait_for
 from tests.live.test_live import Sampler, check
 from tests.live.truth import Truth
+from tests.profiles import NIGHTLY
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import standby
 from vernier.storage.blob.location import BlobLocation
 
-TAKEOVERS = 3
+TAKEOVERS = 3 if NIGHTLY else 1
 
 
 @pytest.mark.spark
