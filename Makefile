@@ -10,7 +10,7 @@ PY := .venv/bin/python
 ENV := source .make/env;
 ARGS ?=
 # three files at a time, because tests wait for processes half of their time; a process that dies fails the run at once (pytest-xdist waits forever after it has replaced one)
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 25 --durations-min 5
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def session(cores: int, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session of so many cores with these settings; it stops at the end."""
+    """A session with this number of cores and these settings; it stops at the end."""
     builder = SparkSession.builder.master(f"local[{cores}]")
     for name, value in {
         "spark.ui.enabled": "false",
