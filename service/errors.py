@@ -175,16 +175,16 @@ class SnapshotChanged(CallerError):
     problem: str
 
 
-class SnapshotTooEarly(CallerError):
-    """The data time of a snapshot is before the state's frontier."""
+class SnapshotShares(CallerError):
+    """The topic of a source that begins with a snapshot is already read for another source."""
 
     message = (
-        "the snapshot of source {source} is as of {time}, and the state is final before {frontier}: give the snapshot "
-        "a later time, or begin again with `vernier up --rebuild`"
+        "source {source} cannot begin with a snapshot beside source {other}, whose messages are read from the same "
+        "topic, {topic}: give it a topic of its own, or begin again with `vernier up --rebuild`"
     )
     source: str
-    time: int
-    frontier: int
+    other: str
+    topic: str
 
 
 class OffsetsBeyond(CallerError):

@@ -74,7 +74,9 @@ class Fill:
         """Begin with the rows of `state`. hold: its traces go on while the fill lasts, so hold them."""
         self._begun = state.upper
         self.state.heap = state.heap
-        self._next = max(MIN_TIME, min((self._floor(one) for one in self._given.values()), default=0) - PIECES)
+        self._next = max(
+            MIN_TIME, min((self._floor(one) for one in self._given.values()), default=self._begun) - PIECES
+        )
         for op, given in self._given.items():
             trace = state.traces[given.trace]
             if hold and given.trace not in self._holds:

@@ -12,6 +12,9 @@ are the same as if the new program had run from the start.
 Columns of sources: a trace of rows that a source had before its columns changed is as good as one of its present rows
 (planning/evolution.py). It is renamed if its rows are the same, and read through an `Adapt` if they are not.
 
+New sources: the rows that a source has had before the change are not known, so what needs them is refused. A source
+that begins with a snapshot (`begins`) has had none; what follows from such sources alone is known to be empty always.
+
 History: a given trace tells times apart from its `since` on, so a fresh view knows its history from the latest `since`
 among the traces that it is filled from. A step that moves rows by some nanoseconds (`delay`, `coarsen`) needs as much
 history of the traces below it. A half join (`lookup`) and a delayed variable depend on all of the past, so they cannot
@@ -36,7 +39,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.adapted import Evolution
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, InputOp, UpsertOp
-from vernier.operators.planning.plan import Plan, Whole
+from vernier.operators.planning.plan import Plan, Whole, upstream
 from vernier.operators.runtime.budget import Budget
 from vernier.operators.runtime.exchange import Exchange
 from vernier.storage.trace.spine import Trace
@@ -47,7 +50,8 @@ from vernier.storage.updates import MIN_TIME
 class Held:
     """What a state has. upper: it is complete up to there. since: for each trace, the data time from which on it tells
     times apart. wholes: which operator's rows a trace holds completely. key_widths: words of each trace's key. sources:
-    those that the state has read, if that is known. columns: those that the sources had."""
+    those that the state has read, if that is known. columns: those that the sources had. begins: new sources that begin
+    with a snapshot, which enters after the change."""
 
     upper: int
     since: Mapping[str, int]
@@ -56,10 +60,11 @@ class Held:
     key_widths: Mapping[str, int] = field(default_factory=dict)
     sources: frozenset[str] | None = None
     columns: Mapping[str, RowType] = field(default_factory=dict)
+    begins: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(state: WorkerState) -> Held:
-        """What a worker's state has."""
+    def of(state: WorkerState, begins: Collection[str] = ()) -> Held:
+        """What a worker's state has. begins: see Held."""
         traces = state.traces.items()
         return Held(
             state.upper,
@@ -68,6 +73,7 @@ class Held:
             state.wholes,
             {name: trace.key_width for name, trace in traces},
             columns=state.sources,
+            begins=frozenset(begins),
         )
 
     @staticmethod
@@ -189,6 +195,7 @@ class _Search:
         plan, upper = self._plan, self._held.upper
         seen: set[int] = set()
         given: dict[int, Given] = {}
+        empty: set[int] = set()
         stack = [op.id for op in plan.ops if name in (*op.traces, *op.queues)]
         while stack:
             op = plan.ops[stack.pop()]
@@ -198,6 +205,9 @@ class _Search:
             holder = self._holder(op, past)
             if holder is not None:
                 given[op.id] = holder
+            elif self._is_empty(op):
+                empty.add(op.id)
+                stack += (*op.inputs, *op.companions(plan.ops))
             elif op.remembers_ns is None:
                 return (
                     f"{_named(op)} depends on all that the rows below it were in the past, and no arrangement of the "
@@ -208,8 +218,9 @@ class _Search:
             else:
                 stack += (*op.inputs, *op.companions(plan.ops))
         now = upper - 1
-        since = min(now, max((one.since for one in given.values()), default=now))
-        slow = [plan.ops[i] for i in sorted(seen - given.keys()) if plan.ops[i].remembers_ns]
+        always = MIN_TIME if empty and seen == empty else now
+        since = min(now, max((one.since for one in given.values()), default=always))
+        slow = [plan.ops[i] for i in sorted(seen - given.keys() - empty) if plan.ops[i].remembers_ns]
         since += sum(op.remembers_ns or 0 for op in slow)
         if slow and since > now:
             return (
@@ -218,12 +229,23 @@ class _Search:
             )
         return _Way(frozenset(seen), given, since)
 
+    def _is_empty(self, op: Op) -> bool:
+        """Whether an operator has had no row so far, because it reads only sources that have had none."""
+        if not self._held.begins:
+            return False
+        below = upstream(self._plan, [op.id])
+        read = {one.source for one in self._plan.of(InputOp) if one.id in below}
+        return bool(read) and read <= self._held.begins
+
     def _not_whole(self, source: str) -> str:
         """Why the rows of a source cannot be given."""
         if source in self._evolution.refused:
             return self._evolution.refused[source]
         if self._held.sources is not None and source not in self._held.sources:
-            return f"source {source} is new, so the state has none of the rows that its topic has had so far"
+            return (
+                f"source {source} is new, so the state has none of the rows that its topic has had so far (with "
+                f"sources.{source}.snapshot it begins with the rows that you give)"
+            )
         return (
             f"no arrangement of the state holds all rows of source {source} (a state that begins with "
             "state.keep_sources has one)"
@@ -276,9 +298,10 @@ class Change:
         hold: bool = True,
         slice_updates: int = 0,
         budget: Budget | None = None,
+        begins: Collection[str] = (),
     ) -> None:
         self.plan = plan
-        self.migration = plan_migration(plan, Held.of(state))
+        self.migration = plan_migration(plan, Held.of(state, begins))
         self.fill: Fill | None = None
         if self.migration.fresh and state.upper > MIN_TIME:
             check_former(plan, state)
@@ -319,10 +342,17 @@ class Change:
 
 
 def migrate(
-    plan: Plan, state: WorkerState, exchange: Exchange, *, slice_updates: int = 0, budget: Budget | None = None
+    plan: Plan,
+    state: WorkerState,
+    exchange: Exchange,
+    *,
+    slice_updates: int = 0,
+    budget: Budget | None = None,
+    begins: Collection[str] = (),
 ) -> WorkerState:
-    """The state for `plan`, complete up to the same frontier, at once; `state` does not change. See Change."""
-    change = Change(plan, state, exchange, hold=False, slice_updates=slice_updates, budget=budget)
+    """The state for `plan`, complete up to the same frontier, at once; `state` does not change. begins: new sources
+    that begin with a snapshot. See Change."""
+    change = Change(plan, state, exchange, hold=False, slice_updates=slice_updates, budget=budget, begins=begins)
     return change.switch(state, exchange)
 
 

@@ -149,9 +149,12 @@ def work(
         state = base.state.fork()
     else:
         # The batches made here belong to this attempt, so `base` stays unchanged for another one.
-        state = migrate(plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget)
+        begins = () if start.part is None else start.part.begin
+        state = migrate(
+            plan, base.state, exchange, slice_updates=job.slice_updates, budget=process.budget, begins=begins
+        )
         clock.end("adopt")
-    if start.part is not None:
+    if start.part is not None and start.part.direct:
         plan = _without_history(plan)
     worker = Worker(plan, exchange, state, slice_updates=job.slice_updates, budget=process.budget)
     if process.short:

@@ -104,6 +104,10 @@ class Settings(BaseSettings):
         """A source's settings; the defaults if there are none."""
         return self.sources.get(name, Source())
 
+    def begins(self, name: str) -> bool:
+        """Whether a source begins with a snapshot."""
+        return self.source(name).snapshot is not None
+
     def topic(self, name: str) -> str:
         """The topic that a source is read from."""
         return self.source(name).topic or name

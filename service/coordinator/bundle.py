@@ -52,6 +52,7 @@ class Programs:
         self._place = settings.state.place
         self._files = self._place.open()
         self._registry = Registry(self._files)
+        self._begins = settings.begins
         self.planning: dict[str, Any] = {"keep_sources": settings.state.keep_sources, "upserts": settings.upserts}
 
     def bundle(self, check: Callable[[Plan], None] = lambda plan: None) -> Bundle:
@@ -62,7 +63,7 @@ class Programs:
             newest = self._newest() if bundle.plan.pushes else None
             self.planning["push"] = False
             plain = None if newest is None else self._bundle(check)
-            if newest is not None and plain is not None and stays_plain(newest, bundle.plan, plain.plan):
+            if newest is not None and plain is not None and stays_plain(newest, bundle.plan, plain.plan, self._begins):
                 return plain
             self.planning["push"] = True
         return bundle

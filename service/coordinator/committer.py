@@ -45,8 +45,8 @@ class Committer:
     publisher is behind. now: wall clock, ns. rebuild: if the program cannot continue from the state, build the state
     again from everything that the topics still contain. collect_beside: collect garbage in a thread, because with an
     object store each delete is a remote request. threads: the owner of that thread. lag: knows the end offsets of the
-    partitions; limiter: the rate limit, for the metrics. Not thread-safe. Raises StateInUse, WrongState,
-    NoIntactManifest and other StorageErrors.
+    partitions; limiter: the rate limit, for the metrics. begins: whether a source begins with a snapshot. Not
+    thread-safe. Raises StateInUse, WrongState, NoIntactManifest and other StorageErrors.
     """
 
     def __init__(
@@ -64,10 +64,11 @@ class Committer:
         threads: Threads | None = None,
         lag: Lag | None = None,
         limiter: RateLimiter | None = None,
+        begins: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.directory = directory
         self.plan, self.workers = plan, workers
-        self._now, self._ingestion, self._lag = now, ingestion, lag
+        self._now, self._ingestion, self._lag, self._begins = now, ingestion, lag, begins
         self.due: int | None = None
         """The next data time at which something happens without new input, if any worker has such a time."""
         self.changing: Changing | None = None
@@ -222,7 +223,7 @@ class Committer:
 
     def check(self, plan: Plan) -> None:
         """Check that a plan can continue from the newest epoch. Raises NeedsHistory."""
-        check_plan(self.newest, plan)
+        check_plan(self.newest, plan, self._begins)
 
     def change(self, plan: Plan, ingestion: IngestionConfig) -> None:
         """Continue with another plan, which `check` has accepted, or with topics that have more partitions."""

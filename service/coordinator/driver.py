@@ -62,7 +62,7 @@ from vernier.service.errors import (
     OperatorNeeded,
     ProgramStopped,
     SnapshotChanged,
-    SnapshotTooEarly,
+    SnapshotShares,
     SparkFailed,
 )
 from vernier.service.ingest.former import former_columns
@@ -72,7 +72,7 @@ from vernier.storage.errors import StorageError, VernierError
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
 
-_FINAL = (*LASTING, SnapshotChanged, SnapshotTooEarly, OffsetsBeyond)
+_FINAL = (*LASTING, SnapshotChanged, SnapshotShares, OffsetsBeyond)
 """Problems that only an operator can resolve."""
 LOOK_SECONDS = 1
 """Seconds between checks for programs that join and for changes of the desired state."""
@@ -119,6 +119,7 @@ class Driver:
             threads=self._threads,
             lag=self._topics.lag,
             limiter=self._limiter,
+            begins=settings.begins,
         )
         if settings.state.rebuild and not epochs.anew:
             self._topics.rebuild_replaced(epochs)
@@ -140,6 +141,7 @@ class Driver:
             check_files=self._check_files,
             switched=self._switched,
             refused=self._refused,
+            between=lambda: self._snapshots.step(),
         )
         self._spans = Spans.of(settings.otel, app.name)
         self._runner = Runner(
@@ -231,8 +233,9 @@ class Driver:
             self._attach(spark)
         if self._load(spark):
             return  # the next query finds how far it came
-        offsets, limit = self._epochs.start.offsets, self._limiter.limit
-        query = Query(spark, self.settings, self._topics.ingestion, offsets, limit, self._runner, self._scratch)
+        offsets, limit, entering = self._epochs.start.offsets, self._limiter.limit, self._snapshots.entering
+        ingestion = self._topics.ingestion.without(entering)
+        query = Query(spark, self.settings, ingestion, offsets, limit, self._runner, self._scratch)
         self._running = query
         changed: Bundle | None = None
         try:
@@ -244,6 +247,8 @@ class Driver:
                     raise SparkFailed(problem="the query ended by itself")
                 if not self._wanted(query) or self._topics.differ(self._epochs):
                     break
+                if entering != self._snapshots.entering:
+                    break  # the next query reads the topics whose snapshots have entered
             # Stopping Spark in the middle of an epoch logs many errors, so let the epoch end first.
             self._runner.stop()
         finally:
@@ -255,7 +260,7 @@ class Driver:
         self._runner.go_on()
 
     def _load(self, spark: SparkSession) -> bool:
-        """Load what is left of the sources' snapshots; returns whether it has loaded anything."""
+        """Load what the query needs of the sources' snapshots; returns whether it has loaded anything."""
         loaded = True
         try:
             wanted = lambda: not self._stop.is_set() and self._wanted()  # noqa: E731

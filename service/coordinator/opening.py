@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -20,6 +21,11 @@ from vernier.storage.state.state import StateDirectory
 PLAN_FILE = "plan.json"
 
 _LOOK_AGAIN_MS = 1_000
+
+
+def _begins_empty(_: str) -> bool:
+    return False
+
 
 _log = logging.getLogger("vernier.epochs")
 
@@ -46,16 +52,17 @@ def check_app(directory: StateDirectory, newest: Manifest, plan: Plan) -> None:
         raise WrongState(path=directory.path, found=found, wanted=wanted)
 
 
-def check_plan(newest: Manifest | None, plan: Plan) -> None:
-    """Check that a plan can continue from a commit. Raises NeedsHistory."""
+def check_plan(newest: Manifest | None, plan: Plan, begins: Callable[[str], bool] = _begins_empty) -> None:
+    """Check that a plan can continue from a commit. begins: whether a source begins with a snapshot. Raises
+    NeedsHistory."""
     if newest is not None and newest.program != plan.fingerprint:
-        migration = plan_migration(plan, held_in(newest))
+        migration = plan_migration(plan, held_in(newest, plan, begins))
         _log.info(
             "kept: %d arrangements, new: %s, dropped: %s", len(migration.kept), migration.fresh, migration.dropped
         )
 
 
-def stays_plain(newest: Manifest, pushed: Plan, plain: Plan) -> bool:
+def stays_plain(newest: Manifest, pushed: Plan, plain: Plan, begins: Callable[[str], bool] = _begins_empty) -> bool:
     """Whether a service goes on from a commit by its programs' plan that moves no temporal filters below joins.
 
     A state of a release that moved none has other arrangements, and its views other traces. It goes on as it is as long
@@ -63,16 +70,18 @@ def stays_plain(newest: Manifest, pushed: Plan, plain: Plan) -> bool:
     """
     if newest.program == pushed.fingerprint:
         return False
-    found = [(_continues(newest, plan), len(plan.arrangements.keys() & newest.traces)) for plan in (pushed, plain)]
+    found = [
+        (_continues(newest, plan, begins), len(plan.arrangements.keys() & newest.traces)) for plan in (pushed, plain)
+    ]
     return found[1] > found[0]
 
 
-def _continues(newest: Manifest, plan: Plan) -> bool:
-    return not try_migration(plan, held_in(newest))[1]
+def _continues(newest: Manifest, plan: Plan, begins: Callable[[str], bool]) -> bool:
+    return not try_migration(plan, held_in(newest, plan, begins))[1]
 
 
-def held_in(newest: Manifest) -> Held:
-    """What the state of a commit has."""
+def held_in(newest: Manifest, plan: Plan, begins: Callable[[str], bool] = _begins_empty) -> Held:
+    """What the state of a commit has for a plan. begins: whether a source begins with a snapshot."""
     since = newest.sinces()
     return Held(
         newest.upper,
@@ -82,6 +91,7 @@ def held_in(newest: Manifest) -> Held:
         {name: one.key_width for name, one in newest.traces.items()},
         frozenset(newest.sources),
         {name: RowType.from_json(one.columns) for name, one in newest.sources.items() if one.columns},
+        frozenset(name for name in plan.sources if name not in newest.sources and begins(name)),
     )
 
 

@@ -81,12 +81,12 @@ def preview(settings: Settings) -> Preview:
     newest = with_columns(directory, directory.latest())
     if newest is not None and plan.pushes:
         _, plain = compiled([*programs, *joined], **options, push=False)
-        plan = plain if stays_plain(newest, plan, plain) else plan
+        plan = plain if stays_plain(newest, plan, plain, settings.begins) else plan
     if newest is None:
         lines = [Line(FILLED, "view", name, _columns(view.schema.to_json())) for name, view in plan.views.items()]
         return Preview(0, tuple(lines), 0, 0.0)
     check_app(directory, newest, plan)
-    held = held_in(newest)
+    held = held_in(newest, plan, settings.begins)
     migration, refused = try_migration(plan, held)
     rows = _rows(newest, migration)
     labels = _labels(directory)

@@ -65,7 +65,9 @@ class Hooks:
     before an epoch is committed with rows of these topics; raises if one of them is no longer the topic that the query
     reads. check_files: before each attempt; raises if the attempt must not start. Its argument says whether an earlier
     attempt has failed. switched: after the first epoch of the programs that the service has changed to. refused: when
-    the service cannot change to them, with the reason; returns whether it goes on with those that it runs.
+    the service cannot change to them, with the reason; returns whether it goes on with those that it runs. between:
+    after each epoch of a micro-batch; it may make an epoch with `beside`, and returns whether the next micro-batch
+    should follow at once.
     """
 
     took: Callable[[int, float], None] = _nothing
@@ -73,6 +75,7 @@ class Hooks:
     check_files: Callable[[bool], None] = _nothing
     switched: Callable[[], None] = _nothing
     refused: Callable[[str], bool] = _never
+    between: Callable[[], bool] = _never
 
 
 class Runner:
@@ -129,6 +132,15 @@ class Runner:
         with self._running:
             call()
 
+    def beside(self, frame: DataFrame, stage: LoadStage) -> None:
+        """Make an epoch of a part of a snapshot after that of a micro-batch. Call it in the hook `between`."""
+        before, self._stage = self._stage, stage
+        try:
+            self._epoch(frame)
+        finally:
+            if self._stage is stage:  # else the epoch was the first one of other programs
+                self._stage = before
+
     def abandon(self, reason: str) -> None:
         """End the running attempt, if there is one, because the service stops. The next start makes its epoch again."""
         self._stopping = True
@@ -159,7 +171,8 @@ class Runner:
                 if manifest is not None:
                     self._dead_letters.send(manifest)
                     self.epochs.collect()
-                    wanted_in = self._wanted_in()
+                    more = self._hooks.between()
+                    wanted_in = SOON_SECONDS if more else self._wanted_in()
                     self.troubles.clear()
             except BaseException as problem:
                 # Spark reports the query's failure in twenty lines of text, of which this error is one; so keep the

@@ -42,7 +42,7 @@ class Shown:
             mine = [snapshots[source] for source in feeds[name] if source in snapshots]
             if all(one.covers(report.upper) for one in mine):
                 before = newest is not None and name in newest.views
-                floors[name] = max((one.time for one in mine), default=MIN_TIME)
+                floors[name] = max((one.shown for one in mine), default=MIN_TIME)
                 began[name] = began_at(name) if before else _anew(snapshots)
                 if before:
                     steady.append(name)

@@ -40,7 +40,7 @@ def source_entry(
             for partition, frontier in frontiers.items()
         },
         held=sum(report.waiting.get(name, 0) for report in reports),
-        snapshot=None if begun is None else SnapshotEntry(begun.time, begun.pieces, begun.done, begun.rows),
+        snapshot=None if begun is None else SnapshotEntry(begun.shown, begun.pieces, begun.done, begun.rows),
         columns=columns,
         earlier=[[list(column) for column in one] for one in earlier],
     )

@@ -1,6 +1,8 @@
 """The configuration of sources: the topic that a source is read from, its format, and how its data time advances."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -58,6 +60,11 @@ class IngestionConfig:
     max_message_bytes: int = 8 << 20
     max_decoded_bytes: int = MOST_BYTES
     diff_range: int = DIFF_RANGE
+
+    def without(self, topics: Collection[str]) -> IngestionConfig:
+        """The same, with these topics left unread."""
+        left = {topic: count for topic, count in self.partitions.items() if topic not in topics}
+        return replace(self, partitions=left)
 
 
 def by_topic(sources: Mapping[str, RowType], config: IngestionConfig) -> dict[str, list[str]]:

@@ -44,6 +44,7 @@ from vernier.service.ingest.quarantine import convict
 from vernier.service.ingest.records import Messages, Offsets, sort_messages
 from vernier.service.ingest.rejects import DeadLetter, clipped
 from vernier.service.ingest.stash import HeldUpdates
+from vernier.service.ingest.table_snapshots import Followed, follow
 from vernier.service.ingest.watermarks import (
     NS_PER_MS,
     PartitionClock,
@@ -53,7 +54,7 @@ from vernier.service.ingest.watermarks import (
     stamp,
 )
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.updates import Updates
+from vernier.storage.updates import MIN_TIME, Updates
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -143,6 +144,10 @@ class Ingestion:
         decoded = [self._in_time(self._decode_topic(part, heap, poisoned), discard) for part in messages]
         counted = self._counted(before)
         partitions = {batch.messages.topic: facts_of(batch, counted.get(batch.messages.topic, {})) for batch in decoded}
+        for batch in decoded:
+            facts = partitions[batch.messages.topic]
+            for partition, _, found in self._snapshots(batch, before, self._times(batch, before)):
+                facts[partition] = msgspec.structs.replace(facts[partition], snapshot=found.at, snapped=found.ended)
         marks = {
             topic: {partition: self._marks(topic, partition, own, held) for partition, own in counts.items()}
             for topic, counts in counted.items()
@@ -281,19 +286,33 @@ class Ingestion:
         }
         clocks, copies = before.topics, {}
         if now_ms is not None:
-            both = {topic: self._advance_topic(topic, before, merged, now_ms) for topic in self._topics}
+            entering = {self._config.sources[name].topic for name in before.entering if name in self._sources}
+            both = {
+                topic: (self._waiting(topic, before, now_ms), {})
+                if topic in entering
+                else self._advance_topic(topic, before, merged, now_ms)
+                for topic in self._topics
+            }
             clocks = {topic: own for topic, (own, _) in both.items()}
             copies = {topic: own for topic, (_, own) in both.items()}
-        reached = [clock.frontier for own in clocks.values() for clock in own.values() if not clock.idle]
+        reached = [at for own in clocks.values() for clock in own.values() if (at := clock.reached) is not None]
         frontier = max(before.frontier, min(reached, default=before.frontier))
         after = msgspec.structs.replace(before, frontier=frontier, topics=clocks)
         frontiers = {
-            topic: {partition: None if clock.idle else clock.frontier for partition, clock in own.items()}
-            for topic, own in clocks.items()
+            topic: {partition: clock.reached for partition, clock in own.items()} for topic, own in clocks.items()
         }
         as_json: dict[str, Any] = msgspec.to_builtins(after)
         updates = {topic: sum(fact.updates for fact in own.values()) for topic, own in merged.fresh.items()}
         return Advanced(dict(state), as_json, before.frontier, after.frontier, offsets, frontiers, copies, updates)
+
+    def _waiting(self, topic: str, before: IngestionState, now_ms: int) -> dict[str, PartitionClock]:
+        """The clocks of a topic that is not read yet, because its source's snapshot still enters: they hold nothing
+        back."""
+        known = before.topics.get(topic, {})
+        return {
+            str(one): msgspec.structs.replace(known.get(str(one)) or PartitionClock(active_ms=now_ms), idle=True)
+            for one in sorted({*range(self._config.partitions.get(topic, 1)), *map(int, known)})
+        }
 
     def _advance_topic(
         self, topic: str, before: IngestionState, merged: Merged, now_ms: int
@@ -302,9 +321,15 @@ class Ingestion:
         config, known = self._clock(topic), before.topics.get(topic, {})
         facts, held = merged.fresh.get(topic, {}), merged.held.get(topic, {})
         clocks, copies = {}, {}
+        ended = any(fact.snapped for fact in facts.values())
         for partition in sorted({*range(self._config.partitions.get(topic, 1)), *map(int, known), *facts}):
             clock = known.get(str(partition)) or PartitionClock(active_ms=now_ms)
             fact = facts.get(partition)
+            at = clock.snapshot if fact is None else fact.snapshot
+            if ended or at is not None or clock.snapshot is not None:
+                # The end of a snapshot in one partition is that of all: no row of it is sent after its last one.
+                at = None if ended and (fact is None or not fact.snapped) else at
+                clock = msgspec.structs.replace(clock, snapshot=at, snapped=clock.snapped or ended)
             if config.clock == "arrival":
                 clocks[str(partition)] = advance_arrival(clock, fact, now_ms, self._config.slack_ms)
                 continue
@@ -317,21 +342,35 @@ class Ingestion:
     def admit(self, decoded: Decoded, held: Mapping[str, Sequence[HeldUpdates]], step: Advanced) -> Admitted:
         """The updates of [lower, upper), the updates that are held further, and the dead letters."""
         counts = {name: SourceCounts() for name in self._sources}
+        before = msgspec.convert(step.before, IngestionState)
+        joined = {name: one.joined for name, one in before.begun.items()}
         lateness = {
-            name: Lateness(name, row_type.width, self._config.sources[name], step.lower, step.upper, counts[name])
+            name: Lateness(
+                name,
+                row_type.width,
+                self._config.sources[name],
+                step.lower,
+                step.upper,
+                counts[name],
+                joined.get(name, MIN_TIME),
+            )
             for name, row_type in self._sources.items()
         }
         dead: list[DeadLetter] = []
-        before = msgspec.convert(step.before, IngestionState)
         for batch in decoded.batches:
             refused = list(batch.refused)
             if batch.parsed is not None:
                 time, second = self._times(batch, before), _second_copies(batch, step.copies)
+                for _, own, found in list(self._snapshots(batch, before, time)):
+                    time = time.copy()
+                    found.enter(time[own])
                 for name in batch.parsed.names:
-                    known = second
+                    known, when = second, time
                     if name in before.begun and self._config.sources[name].clock == "event":
                         known = second | (time <= before.begun[name].time)  # the snapshot has them
-                    refused += lateness[name].pass_updates(batch.messages, batch.parsed, time, known)
+                        if step.lower <= joined[name]:
+                            when = np.maximum(time, joined[name])  # the source has no history before it joined
+                    refused += lateness[name].pass_updates(batch.messages, batch.parsed, when, known)
             dead += _letters(batch.messages, refused, step.lower)
             _count_messages(batch, refused, counts)
         inputs, still = {}, {}
@@ -358,6 +397,20 @@ class Ingestion:
             clock = known.get(str(partition)) or PartitionClock(active_ms=0)
             time[own] = stamp(clock.last, messages.ms[parsed.message[own]])
         return time
+
+    def _snapshots(
+        self, batch: DecodedTopic, before: IngestionState, time: Ints
+    ) -> Iterator[tuple[int, slice, Followed]]:
+        """What the batch says about the snapshots of its partitions, with the updates of each."""
+        messages, parsed = batch.messages, batch.parsed
+        known = before.topics.get(messages.topic, {})
+        if parsed is None or (parsed.marks is None and all(clock.snapshot is None for clock in known.values())):
+            return
+        for partition, run in messages.runs():
+            own = batch.updates_of(run)
+            clock = known.get(str(partition)) or PartitionClock(active_ms=0)
+            marks = None if parsed.marks is None else parsed.marks[run]
+            yield partition, own, follow(clock, marks, parsed.message[own] - run.start, time[own], before.frontier)
 
     def _clock(self, topic: str) -> SourceConfig:
         """One source of the topic, for the settings that all sources of a topic share."""

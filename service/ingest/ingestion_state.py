@@ -17,7 +17,8 @@ class SnapshotState(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much of a source's snapshot has entered. time: the data time as of which its rows are. pieces: how many there
     are; done: the first ones that have entered, with all their rows. print: of what the pieces are, so that another
     process finds the same ones. began: the epoch that began anew with this snapshot, 0 for the first one of a state.
-    version: of a Delta table."""
+    version: of a Delta table. beside: epochs of messages go on while it enters. joined: for a source that is new to a
+    running service, the data time at which its rows are all there, if that is after `time`."""
 
     time: int
     pieces: int
@@ -26,10 +27,17 @@ class SnapshotState(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = 0
     began: int = 0
     version: int | None = None
+    beside: bool = False
+    joined: int = MIN_TIME
+
+    @property
+    def shown(self) -> int:
+        """The earliest data time at which answers have all rows."""
+        return max(self.time, self.joined)
 
     def covers(self, upper: int) -> bool:
         """Whether answers before the frontier `upper` may be shown: all rows are there, and their time is final."""
-        return self.done == self.pieces and upper > self.time
+        return self.done == self.pieces and upper > self.shown
 
 
 class IngestionState(msgspec.Struct, frozen=True):
@@ -45,6 +53,11 @@ class IngestionState(msgspec.Struct, frozen=True):
     def begun(self) -> Mapping[str, SnapshotState]:
         """The snapshots by source."""
         return {} if self.snapshots is msgspec.UNSET else self.snapshots
+
+    @property
+    def entering(self) -> Mapping[str, SnapshotState]:
+        """The snapshots of which pieces are still to enter."""
+        return {name: one for name, one in self.begun.items() if one.done < one.pieces}
 
 
 def snapshots_in(state: Mapping[str, Any]) -> Mapping[str, SnapshotState]:

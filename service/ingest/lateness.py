@@ -16,7 +16,7 @@ from vernier.service.ingest.formats.messages import Parsed, Refused
 from vernier.service.ingest.records import Messages
 from vernier.service.ingest.stash import HeldUpdates, retain
 from vernier.service.ingest.watermarks import cut_at, round_up, share_times
-from vernier.storage.updates import Updates
+from vernier.storage.updates import MIN_TIME, Updates
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -26,14 +26,22 @@ _NAMED = 5
 
 
 class Lateness:
-    """Takes a source's decoded updates, then its held ones, and returns the epoch's input. counts: what it adds to."""
+    """Takes a source's decoded updates, then its held ones, and returns the epoch's input. counts: what it adds to.
+    settled: updates up to this time are rows of a snapshot, whose times `records` leaves as they are."""
 
     def __init__(
-        self, name: str, width: int, config: SourceConfig, lower: int, upper: int, counts: SourceCounts
+        self,
+        name: str,
+        width: int,
+        config: SourceConfig,
+        lower: int,
+        upper: int,
+        counts: SourceCounts,
+        settled: int = MIN_TIME,
     ) -> None:
         self.received: list[Ints] = []
         self._name, self._width, self._config, self._counts = name, width, config, counts
-        self._frontier, self._until = lower, upper
+        self._frontier, self._until, self._settled = lower, upper, settled
         # Times are compared before they are rounded, so held updates keep their original times.
         self._lower, self._upper = (cut_at(frontier, config.rounding) for frontier in (lower, upper))
         self._entering: list[Updates] = []
@@ -120,6 +128,7 @@ class Lateness:
             entering = Updates.of(entering.rows, round_up(entering.time, self._config.rounding), entering.diff)
         if self._config.records is not None:
             time = share_times(entering.time, self._frontier, self._until, updates, self._config.records)
+            time = np.where(entering.time <= self._settled, entering.time, time)
             entering = Updates.of(entering.rows, time, entering.diff)
         return entering, retain(held, self._fresh(), self._upper)
 

@@ -13,6 +13,12 @@ again; the pieces' print shows that they are the same ones.
 When the last piece has entered, the topic's partitions are complete up to the snapshot's time. Updates of an event
 clock up to that time are in the snapshot, so they are dropped; arrival clocks stamp later times. Views that depend on
 the source are shown from the frontier on that passes the time, and have no history before it (`SnapshotState.covers`).
+
+A source that is new to a running service: its rows are held until the frontier moves, piece by piece, between epochs of
+the other sources' messages. Its own topic is not read meanwhile and does not hold the frontier back. When the last
+piece is there, the source *joins* at a data time just after the frontier (`SnapshotState.joined`), unless the
+snapshot's own time is later. Messages of an event clock between the two times count as of `joined`; the frontier waits
+until the topic's own clock is there. So from `joined` on, answers have all that they would have had.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +37,7 @@ from vernier.service.ingest.ingestion_state import IngestionState, SnapshotState
 from vernier.service.ingest.lateness import Lateness
 from vernier.service.ingest.rejects import Refusal
 from vernier.service.ingest.stash import HeldUpdates
-from vernier.service.ingest.watermarks import PartitionClock
+from vernier.service.ingest.watermarks import PartitionClock, round_up_one
 from vernier.storage.errors import CallerError
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import MIN_TIME, Updates
@@ -81,16 +87,18 @@ class Loading:
         """The step of an epoch that takes `rows` rows on all workers."""
         before = msgspec.convert(dict(state), IngestionState)
         snapshots = {name: one for name, one in before.begun.items() if name in self._sources} | part.begin
-        mine = snapshots[part.source]
-        snapshots[part.source] = msgspec.structs.replace(mine, done=mine.done + len(part.take), rows=mine.rows + rows)
-        clocks = {topic: self._clocks(topic, before, part.now_ms, snapshots) for topic in self._topics}
-        lower = before.frontier
-        reached = min((one.frontier for own in clocks.values() for one in own.values() if not one.idle), default=lower)
+        mine, lower = snapshots[part.source], before.frontier
+        snapshots[part.source] = msgspec.structs.replace(
+            mine, done=mine.done + len(part.take), rows=mine.rows + rows, joined=self._joined(part, mine, lower)
+        )
+        clocks = {topic: self._clocks(topic, before, part, snapshots) for topic in self._topics}
+        reached = min(
+            (at for own in clocks.values() for one in own.values() if (at := one.reached) is not None), default=lower
+        )
         upper = max(lower, reached, self._time(lower) + 1 if part.direct else lower)
         after = msgspec.structs.replace(before, frontier=upper, topics=clocks, snapshots=snapshots)
         frontiers: dict[str, dict[str, int | None]] = {
-            topic: {number: None if clock.idle else clock.frontier for number, clock in own.items()}
-            for topic, own in clocks.items()
+            topic: {number: clock.reached for number, clock in own.items()} for topic, own in clocks.items()
         }
         offsets = {topic: {str(one): at for one, at in own.items()} for topic, own in part.offsets.items()}
         return Advanced(dict(state), msgspec.to_builtins(after), lower, upper, offsets, frontiers, {})
@@ -119,21 +127,34 @@ class Loading:
         """The data time of the rows that enter straight into the dataflow."""
         return max(lower, MIN_TIME + 1)
 
+    def _joined(self, part: SnapshotPart, mine: SnapshotState, lower: int) -> int:
+        """From which data time on all rows are there, if this epoch brings the last ones: those that come after the
+        snapshot's time are held at the frontier."""
+        if part.direct or lower <= mine.time:
+            return mine.joined
+        rounding = self._config.sources[part.source].rounding
+        return round_up_one(round_up_one(lower, rounding) + 1, rounding)
+
     def _clocks(
-        self, topic: str, before: IngestionState, now_ms: int, snapshots: Mapping[str, SnapshotState]
+        self, topic: str, before: IngestionState, part: SnapshotPart, snapshots: Mapping[str, SnapshotState]
     ) -> dict[str, PartitionClock]:
         """The clocks of a topic's partitions. Once the snapshots of all its sources have entered, they are complete up
         to the least time of these."""
-        known = before.topics.get(topic, {})
-        names = self._topics[topic]
-        whole = [one.time for name in names if (one := snapshots.get(name)) and one.done == one.pieces]
+        known, names, now_ms = before.topics.get(topic, {}), self._topics[topic], part.now_ms
+        if any(name in part.begin for name in names):
+            known = {}  # an earlier source of this name may have read the topic
+        found = [one for name in names if (one := snapshots.get(name)) is not None]
+        entered = [one for one in found if one.done == one.pieces]
+        whole = [one.time for one in entered]
         clocks = {}
         for number in sorted({*range(self._config.partitions.get(topic, 1)), *map(int, known)}):
             clock = known.get(str(number)) or PartitionClock(active_ms=now_ms)
             if whole:
-                clock = msgspec.structs.replace(clock, last=max(clock.last, *whole))
+                clock = msgspec.structs.replace(clock, last=max(clock.last, *(one.shown for one in entered)))
             if len(whole) == len(names):
-                clock = msgspec.structs.replace(clock, frontier=max(clock.frontier, min(whole) + 1), idle=False)
+                frontier = max(clock.frontier, min(whole) + 1)
+                active_ms = now_ms if clock.idle else clock.active_ms
+                clock = msgspec.structs.replace(clock, frontier=frontier, idle=False, active_ms=active_ms)
             clocks[str(number)] = clock
         return clocks
 

@@ -34,7 +34,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     next: the offset after the last record. ms: the newest broker time. updates, peak: the number of updates and their
     `peak_of`. newest: the greatest event time. promise: the greatest time that was promised as complete (nothing before
     it follows). statements: counted progress. marks: the marks of the updates (deduplication.pack), if the partition is
-    counted.
+    counted. snapshot, snapped: see PartitionClock.
     """
 
     next: int
@@ -45,6 +45,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     promise: int = MIN_TIME
     statements: tuple[Statement, ...] = ()
     marks: str = ""
+    snapshot: int | None = None
+    snapped: bool = False
 
 
 class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,7 +54,8 @@ class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
 
     frontier: all updates before this time have arrived. active_ms: the broker's time when the partition last had
     records, or when the service began to wait for it. idle: it no longer holds back the others. last: its last arrival
-    stamp. counted: how far its counts are met, if it has ever had any.
+    stamp. counted: how far its counts are met, if it has ever had any. snapshot: the data time of the rows of a
+    snapshot of which only a part has come; snapped: whether one has ended (table_snapshots.py).
     """
 
     active_ms: int
@@ -60,6 +63,15 @@ class PartitionClock(msgspec.Struct, frozen=True, omit_defaults=True):
     idle: bool = False
     last: int = MIN_TIME - 1
     counted: Counted | None = None
+    snapshot: int | None = None
+    snapped: bool = False
+
+    @property
+    def reached(self) -> int | None:
+        """The frontier up to which this partition lets the service go; None if it holds nothing back."""
+        if self.snapshot is not None:
+            return min(self.frontier, self.snapshot)
+        return None if self.idle else self.frontier
 
 
 def broker_ms(timestamps: Ints) -> Ints:
@@ -100,7 +112,9 @@ def advance_arrival(clock: PartitionClock, fact: Fact | None, now_ms: int, slack
         return msgspec.structs.replace(clock, frontier=max(clock.frontier, frontier))
     last = last_stamp(clock.last, fact.updates, fact.peak)
     reached = last + 1 if fact.updates else clock.frontier
-    return PartitionClock(active_ms=now_ms, frontier=max(clock.frontier, reached), last=last)
+    return msgspec.structs.replace(
+        clock, active_ms=now_ms, frontier=max(clock.frontier, reached), idle=False, last=last, counted=None
+    )
 
 
 def advance_event(
@@ -122,7 +136,7 @@ def advance_event(
         frontier = max(frontier, fact.newest - lateness_ns)
     if counted is None and fact.statements:
         counted = Counted(complete=frontier, open=tuple(sorted({*fact.statements})))
-    return PartitionClock(active_ms=now_ms, frontier=frontier, counted=counted)
+    return msgspec.structs.replace(clock, active_ms=now_ms, frontier=frontier, idle=False, counted=counted)
 
 
 def count_updates(

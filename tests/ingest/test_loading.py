@@ -22,6 +22,7 @@ from vernier.service.ingest.ingestion_state import SnapshotState, snapshots_in
 from vernier.service.ingest.loading import LOADED, Loading, SnapshotMisfit, SnapshotPart
 from vernier.service.ingest.partition_report import Facts
 from vernier.service.ingest.stash import HeldUpdates
+from vernier.service.ingest.watermarks import Rounding
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import MIN_TIME, Updates
 
@@ -94,7 +95,7 @@ class Service:
         self.state = msgspec.json.decode(msgspec.json.encode(step.state))
         self.held = [held for _, held in admitted]
         inputs = {
-            name: Updates.concat([own[name] for own, _ in admitted], row_type.width)
+            name: Updates.concat([own[name] for own, _ in admitted if name in own], row_type.width)
             for name, row_type in self.plan.sources.items()
         }
         for name, found in self.engine.run_epoch(step.lower, step.upper, inputs).items():
@@ -175,6 +176,68 @@ def test_answers_are_those_of_all_rows_at_the_snapshots_time(seed: int, workers:
     for at in range(AT, END, 3):
         for view in service.plan.views:
             assert service.rows(view, at) == expected(truth, view, at), (view, at)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 2), st.sampled_from(["exact", "millisecond"]))
+@settings(max_examples=60, deadline=None)
+def test_a_source_that_joins_a_running_service_has_all_its_rows_from_then_on(
+    seed: int, workers: int, rounding: Rounding
+) -> None:
+    """The frontier of the other source moves on while pieces enter; nothing of the new topic is late, and from the time
+    of joining answers are those of the snapshot and all changes after its time."""
+    chance = random.Random(seed)
+    unit = 1_000_000 if rounding == "millisecond" else 1
+    at, end = unit * chance.randrange(0, 150), unit * END
+    roots = SourceConfig("roots", clock="event", idle_timeout_ms=None)
+    edges = SourceConfig("edges", clock="event", idle_timeout_ms=None, rounding=rounding)
+    both = IngestionConfig({"edges": edges, "roots": roots}, {"edges": 1, "roots": 1})
+    service = Service(program(False), workers, both)
+    later, service.ingestion = service.ingestion, Ingestion({"roots": ROOTS}, IngestionConfig({"roots": roots}))
+    log, truth = Topics(), list[Update]()
+    promised = unit * 10
+
+    def move_on() -> None:
+        """Some changes of the other source, and its promise."""
+        nonlocal promised
+        upper = promised + unit * chance.randrange(0, 20)
+        sent = [((chance.randrange(4),), chance.randrange(promised, upper + 1), 1) for _ in range(chance.randrange(3))]
+        truth.extend(("roots", *one) for one in sent)
+        service.read(
+            [*(log.append("roots", 0, native([one])) for one in sent), log.append("roots", 0, progress(upper))]
+        )
+        assert service.state["frontier"] == upper
+        promised = upper
+
+    def edge() -> Row:
+        return chance.randrange(4), chance.randrange(4)
+
+    move_on()
+    service.ingestion = later
+    pieces = [[edge() for _ in range(chance.randrange(5))] for _ in range(chance.randrange(6))]
+    begin = {"edges": SnapshotState(at, len(pieces), "print", beside=True)}
+    for first in range(0, max(1, len(pieces)), workers):
+        take = list(range(first, min(first + workers, len(pieces))))
+        part = SnapshotPart(source="edges", take=take, direct=False, now_ms=1, begin={} if first else begin)
+        service.load(part, pieces[first : first + workers], chance.random() < 0.3)
+        if first + workers < len(pieces):
+            move_on()
+    state = snapshots_in(service.state)["edges"]
+    frontier = service.state["frontier"]
+    assert state.done == len(pieces)
+    assert not state.covers(frontier)
+    truth += [("edges", row, state.shown, 1) for piece in pieces for row in piece]
+    changes = [(edge(), chance.randrange(0, end - unit), chance.choice([1, 1, -1])) for _ in range(chance.randrange(9))]
+    ups = (lambda time: -(-time // unit) * unit) if rounding == "millisecond" else (lambda time: time)
+    truth += [("edges", row, ups(max(time, state.shown)), diff) for row, time, diff in changes if time > at]
+    records = [log.append("edges", 0, native([one])) for one in changes]
+    cut = chance.randrange(len(records) + 1)
+    service.read(records[:cut])
+    assert service.state["frontier"] <= max(frontier, at + 1)  # the new topic is not read as far as that
+    service.read([*records[cut:], log.append("edges", 0, progress(end)), log.append("roots", 0, progress(end))])
+    assert service.state["frontier"] == end
+    assert snapshots_in(service.state)["edges"].covers(end)
+    for now in range(state.shown, end, max(1, (end - state.shown) // 40)):
+        assert service.rows("found", now) == expected(truth, "found", now), now
 
 
 def test_a_snapshot_alone_is_final_at_its_time() -> None:

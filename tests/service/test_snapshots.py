@@ -1,5 +1,6 @@
 """Sources that begin with a snapshot: rows that Spark reads from files, then the messages of the topic."""
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -163,3 +164,64 @@ def rows_taken(service: Service) -> int:
     found = service.reader.snapshot
     entry = None if found is None else found.manifest.sources.get("names")
     return 0 if entry is None or entry.snapshot is None else entry.snapshot.rows
+
+
+def test_a_new_source_enters_beside_the_epochs_of_a_running_service(service: Service) -> None:
+    """The changed program goes on from the state, without a rebuild. The old view's answers advance while the snapshot
+    enters, also after a kill in the middle; the new view appears at one commit, with all rows and all later changes."""
+    service.start(state__keep_sources=True)
+    service.final(service.send((1, 10), (2, 20)))
+    assert service.stop() == 0
+    (service.folder / "program.py").write_text(WIDER, "utf-8")
+    (service.folder / "names").mkdir()
+    for number in range(12):
+        keys = range(number, 12_000, 12)
+        table = pa.table({"key": keys, "name": [f"the name of the key {key}" for key in keys]})
+        pq.write_table(table, service.folder / "names" / f"{number}.parquet", row_group_size=100)
+    topic = f"{service.topic}-names"
+    create_topics(service.broker.bootstrap, {topic: 1})
+    # The snapshot is as of a time long before the frontier. A message at that time is in it; the others are not.
+    at, joins = 5, {"key": 2, "name": "another name"}
+    for time, key in ((at, 7), (at + 1, 2)):
+        value = json.dumps({"data": joins | {"key": key}, "time": str(time), "diff": 1})
+        service.producer.send(topic, value=value.encode()).get(60)
+    flags = {"path": service.folder / "names", "format": "parquet", "time": at, "piece_mb": 1}
+    more = {"sources__names__topic": topic, "sources__names__clock": "event", "sources__names__format": "json"}
+    more |= {f"sources__names__snapshot__{key}": str(value) for key, value in flags.items()}
+    service.start(state__keep_sources=True, **more)
+    done: list[int] = []
+
+    def step() -> int:
+        """Changes of the old source, and how many pieces had entered when they were answered."""
+        service.final(service.send((3, 1)))
+        found = service.reader.snapshot
+        assert found is not None
+        entry = found.manifest.sources.get("names")
+        pieces = 0 if entry is None or entry.snapshot is None else entry.snapshot.done
+        assert entry is None or entry.snapshot is None or pieces == entry.snapshot.pieces or "named" not in found.views
+        done.append(pieces)
+        return pieces
+
+    service.wait(lambda: step() > 0)
+    assert service.process is not None
+    family = psutil.Process(service.process.pid).children(recursive=True)
+    service.process.kill()
+    service.process.wait()
+    psutil.wait_procs(family, PATIENCE)
+    service.start(state__keep_sources=True, **more)
+    service.wait(lambda: service.reader.poll() and rows_taken(service) == 12_000)
+    # The frontier waits for the new topic now; its messages are not late.
+    until = service.send((3, 1)) + 10
+    service.producer.send(topic, value=json.dumps({"resolved": str(until + 1_000)}).encode()).get(60)
+    service.time = until
+    service.final(service.send((4, 4)))
+    found = service.reader.snapshot
+    assert found is not None
+    view = found.views["named"]
+    assert view.since > at
+    rows = view.rows_as_of(service.time - 1).flat().rows
+    expected = {(key, f"the name of the key {key}", total) for key, total in service.totals.items()}
+    expected.add((2, "another name", service.totals[2]))
+    assert {tuple(row) for row in view.stored.decode_rows(rows, view.heap)} == expected
+    assert any(0 < pieces < max(done) or 0 < pieces < 12 for pieces in done), done
+    assert service.stop() == 0

@@ -4,8 +4,9 @@
 database send it (in PostgreSQL, REPLICA IDENTITY FULL), or name the key's columns in the settings, so that only `after`
 counts. A message without a value, which follows a delete in a compacted topic, carries no information and is ignored,
 like `op` `m`. With an event clock, the time is that of the source's transaction: `source.ts_ns`, `ts_us` or `ts_ms`.
-Progress is `{"resolved":"<ns>"}`. Dates that are integers count days. If the message has a schema, timestamps and
-decimals are read in the encodings of Debezium and Kafka Connect that the schema names.
+Rows of a snapshot are marked as `source.snapshot` says (table_snapshots.py). Progress is `{"resolved":"<ns>"}`. Dates
+that are integers count days. If the message has a schema, timestamps and decimals are read in the encodings of Debezium
+and Kafka Connect that the schema names.
 """
 
 from __future__ import annotations
@@ -14,21 +15,27 @@ import base64
 import decimal
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Date, TimestampNs
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.formats.enveloped import Enveloped, Line, Opened
 from vernier.service.ingest.formats.judge import judge_time, load
-from vernier.service.ingest.formats.messages import Progress
+from vernier.service.ingest.formats.messages import Parsed, Progress
 from vernier.service.ingest.formats.present import present
 from vernier.service.ingest.formats.upsert import Upserted, Upserts
 from vernier.service.ingest.rejects import Refusal, shown
+from vernier.service.ingest.table_snapshots import Mark, Marks
+from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import MIN_TIME
 
 _NULL = b"null"
@@ -57,6 +64,17 @@ class _Change(_Times):
     schema: msgspec.Raw = _NONE
 
 
+class _Place(msgspec.Struct):
+    snapshot: str | bool | None = None
+
+
+class _Placed(msgspec.Struct):
+    source: _Place | None = None
+    payload: _Placed | None = None
+
+
+_placed = msgspec.json.Decoder(_Placed).decode
+_SNAPSHOT = r'"snapshot"\s*:\s*"?(true|first|last)'
 _change = msgspec.json.Decoder(_Change).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -68,6 +86,10 @@ class Debezium(Enveloped):
         super().__init__(sources, self._open_message)
         (row_type,) = sources.values()
         self._values = _Values(row_type)
+
+    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch of messages, with their marks."""
+        return replace(super().decode(values, heap), marks=_marks(values))
 
     def _open_message(self, value: bytes | None) -> Opened:
         found = _unwrapped(value)
@@ -113,6 +135,10 @@ class DebeziumUpserts(Upserts):
         super().__init__(sources, key)
         (row_type,) = sources.values()
         self._values = _Values(row_type)
+
+    def decode_keyed(self, values: pa.LargeBinaryArray, keys: pa.BinaryArray, heap: Heap | None = None) -> Parsed:
+        """Decode a batch with its keys, with the messages' marks."""
+        return replace(super().decode_keyed(values, keys, heap), marks=_marks(values))
 
     def _opened(self, key: bytes | None, value: bytes | None, suspect: bool) -> Upserted | None:
         found = _unwrapped(value)
@@ -195,6 +221,24 @@ def _unwrapped(value: bytes | None) -> tuple[_Change, bytes] | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _explained(value, error) from error
     return change, schema
+
+
+def _marks(values: pa.LargeBinaryArray) -> Marks:
+    """What each message is to a snapshot, int8[m]."""
+    marks = np.zeros(len(values), np.int8)
+    found = pc.fill_null(pc.match_substring_regex(values, _SNAPSHOT), False).to_numpy(zero_copy_only=False)
+    for message in np.flatnonzero(found).tolist():
+        try:
+            placed = _placed(values[message].as_py())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        source = (placed.payload or placed).source
+        said = None if source is None else source.snapshot
+        if said is True or said == "true":
+            marks[message] = Mark.ROW
+        elif isinstance(said, str) and said.startswith(("first", "last")):
+            marks[message] = Mark.FIRST if said.startswith("first") else Mark.LAST
+    return marks
 
 
 def _no_op(op: str | None) -> Refusal:

@@ -46,7 +46,8 @@ class Parsed:
     """A decoded batch: n updates in message order.
 
     source: int64[n] positions in `names`; message: int64[n]; time: int64[n] in ns, NO_TIME where none was sent; diff:
-    int64[n]; words[name]: int64[k, width], the rows of that source's k updates in the same order.
+    int64[n]; words[name]: int64[k, width], the rows of that source's k updates in the same order. marks: int8[m], what
+    each message is to a snapshot (table_snapshots.Mark), in formats that say so.
     """
 
     names: tuple[str, ...]
@@ -57,6 +58,7 @@ class Parsed:
     words: Mapping[str, Ints]
     progress: Sequence[Progress] = field(default=())
     refused: Sequence[Refused] = field(default=())
+    marks: npt.NDArray[np.int8] | None = None
 
 
 class Format(Protocol):

@@ -35,7 +35,8 @@ def decode_one_by_one(
             said = (str(error).splitlines() or [""])[0]
             detail = f"{UNFORESEEN}: {type(error).__name__} {said}".rstrip()
             nothing = _nothing(reader)
-            return replace(nothing, refused=[Refused(0, "decode", detail, only)])
+            marks = None if nothing.marks is None else np.zeros(len(values), np.int8)
+            return replace(nothing, refused=[Refused(0, "decode", detail, only)], marks=marks)
     middle = len(values) // 2
     parts = (slice(0, middle), slice(middle, len(values)))
     return _joined([(part.start, decode_one_by_one(reader, values[part], keys[part], only, heap)) for part in parts])
@@ -48,6 +49,7 @@ def _nothing(reader: Format) -> Parsed:
 def _joined(parts: Sequence[tuple[int, Parsed]]) -> Parsed:
     """Join the parts of one batch, each with the number of its first message."""
     names = parts[0][1].names
+    marks = [part.marks for _, part in parts if part.marks is not None]
     source, time, diff = (
         np.concatenate([getattr(part, column) for _, part in parts]) for column in ("source", "time", "diff")
     )
@@ -60,4 +62,5 @@ def _joined(parts: Sequence[tuple[int, Parsed]]) -> Parsed:
         {name: np.concatenate([part.words[name] for _, part in parts]) for name in names},
         [replace(one, message=one.message + begin) for begin, part in parts for one in part.progress],
         [replace(one, message=one.message + begin) for begin, part in parts for one in part.refused],
+        np.concatenate(marks) if marks else None,
     )
