@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # importing the engine is left to the processes that need it
     from vernier.operators.language.collection.app import App
     from vernier.service.ingest.config import IngestionConfig
     from vernier.service.ingest.formats.avro import Schemas
+    from vernier.service.ingest.formats.registry import Registry
 
 PREFIX = "VERNIER_"
 
@@ -186,6 +187,7 @@ class Settings(BaseSettings):
                 on_late=mine.on_late or late,
                 schemas=_schemas(name, mine),
                 key=tuple(mine.key or ()),
+                registry=_registry(mine),
             )
         beats = heartbeat_topic(app.name)
         return carried(IngestionConfig, self, sources=sources, partitions=dict(partitions), heartbeat_topic=beats)
@@ -244,6 +246,15 @@ class Settings(BaseSettings):
             return kafka.sasl_password_file.read_text("utf-8").strip()
         except OSError as error:
             raise BadSettings(problem=f"kafka.sasl_password_file: {error.strerror}: {error.filename}") from error
+
+
+def _registry(source: Source) -> Registry | None:
+    """Where the source's schema registry is."""
+    from vernier.service.ingest.formats.registry import Registry
+
+    if source.registry is None:
+        return None
+    return Registry(source.registry, None if source.registry_auth_file is None else str(source.registry_auth_file))
 
 
 def _schemas(name: str, source: Source) -> Schemas:

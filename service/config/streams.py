@@ -69,6 +69,10 @@ class Source(Section):
     schema_folder: Path | None = Field(
         default=None, description="Avro schemas <id>.avsc, for messages that begin with a registry's id"
     )
+    registry: str | None = Field(
+        default=None, description="URL of a schema registry, for messages in Avro that begin with its id"
+    )
+    registry_auth_file: Path | None = Field(default=None, description="a file with user:password for the registry")
     clock: Literal["arrival", "event"] = Field(
         default="arrival", description="where data times come from: the brokers' arrival times, or the messages"
     )

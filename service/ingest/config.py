@@ -10,6 +10,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
 from vernier.service.ingest.formats import ALONE, KEYED, NAMES
 from vernier.service.ingest.formats.avro import Schemas
+from vernier.service.ingest.formats.registry import Registry
 from vernier.service.ingest.watermarks import Rounding
 from vernier.storage.errors import CallerError
 
@@ -29,8 +30,8 @@ class SourceConfig:
     how far an event clock's times may be ahead of the broker's (service/ingest/future_times.py). idle_timeout_ms: a
     partition of an event clock that has had no records for this long, in the broker's time, becomes idle and no longer
     holds back the others; None: never. on_late: what happens to an update before the frontier. records: about how many
-    updates share a data time; None: only updates that came with the same one. schemas: for the format avro. key: the
-    key columns of a source of upserts.
+    updates share a data time; None: only updates that came with the same one. schemas, registry: for the format avro.
+    key: the key columns of a source of upserts.
     """
 
     topic: str
@@ -44,6 +45,7 @@ class SourceConfig:
     records: int | None = None
     schemas: Schemas = ()
     key: tuple[str, ...] = ()
+    registry: Registry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,9 @@ def by_topic(sources: Mapping[str, RowType], config: IngestionConfig) -> dict[st
                 raise SourceMisfit(
                     problem=f"the key of source {names[0]} has {column!r}, which is not a column of it ({known})"
                 )
-        if first.format == "avro" and not first.schemas:
+        if first.format == "avro" and not first.schemas and first.registry is None:
             problem = f"source {names[0]} has format avro but no schema"
-            raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.schema_file or schema_folder")
+            raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.registry, schema_file or schema_folder")
         for name in names[1:]:
             # Each source may have its own on_late, rounding and records. Everything else belongs to the partitions
             # and must be the same.

@@ -25,6 +25,7 @@ from vernier.service.ingest.config import IngestionConfig, SourceConfig, by_topi
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.deduplication import Copies, Counted, pack
 from vernier.service.ingest.formats import make_format
+from vernier.service.ingest.formats.avro import Avro
 from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Refused
 from vernier.service.ingest.formats.one_by_one import decode_one_by_one
 from vernier.service.ingest.formats.upsert import Upserts
@@ -119,6 +120,7 @@ class Ingestion:
                 config.sources[names[0]].schemas,
                 config.sources[names[0]].key,
                 config.max_decoded_bytes,
+                config.sources[names[0]].registry,
             )
             for topic, names in self._topics.items()
         }
@@ -163,6 +165,9 @@ class Ingestion:
         """
         found = {}
         for messages in sort_messages(batches, offsets)[0]:
+            reader = self._formats.get(messages.topic)
+            if isinstance(reader, Avro):
+                reader.prepare(messages.values)  # a registry that is away convicts no message
             for at, how in convict(len(messages), *self._trials(messages, known), seconds).items():
                 found[messages.topic, int(messages.partition[at]), int(messages.offset[at])] = how
         return found

@@ -15,6 +15,7 @@ from vernier.service.ingest.formats.insert_delete import InsertDelete
 from vernier.service.ingest.formats.json_lines import JsonLines
 from vernier.service.ingest.formats.messages import Format
 from vernier.service.ingest.formats.native import Native
+from vernier.service.ingest.formats.registry import Registry
 from vernier.service.ingest.formats.upsert import Upserts
 
 FORMATS: dict[str, Callable[[Mapping[str, RowType]], Format]] = {
@@ -35,14 +36,15 @@ def make_format(
     schemas: Schemas = (),
     key: Sequence[str] = (),
     most_bytes: int = MOST_BYTES,
+    registry: Registry | None = None,
 ) -> Format:
-    """The reader of a topic's messages. schemas: for `avro`; key: the key columns of `upsert` or `debezium`;
+    """The reader of a topic's messages. schemas, registry: for `avro`; key: the key columns of `upsert` or `debezium`;
     most_bytes: the maximum size of an expanded message of `arrow`."""
     if name == "arrow":
         return ArrowStream(sources, most_bytes)
     if key:
         return Upserts(sources, key) if name == "upsert" else DebeziumUpserts(sources, key)
-    return Avro(sources, schemas) if name == "avro" else FORMATS[name](sources)
+    return Avro(sources, schemas, registry) if name == "avro" else FORMATS[name](sources)
 
 
 KEYED = frozenset({"upsert", "debezium"})

@@ -1,8 +1,10 @@
 """The avro format: a message is one record in Avro's binary encoding, whose fields are the source's columns.
 
-The schema comes from the settings: `schema_file` for messages that are just the record; or `schema_folder`, with a
-registry's schemas as `<id>.avsc`, for messages that begin with a zero byte and the id (Confluent's framing). `_time`
-(ns, or an Avro timestamp) and `_diff` may be fields. Progress is `{"resolved":"<ns>"}` in JSON.
+The schema comes from the settings: `schema_file` for messages that are just the record; `registry`, whose schemas are
+asked for by id (registry.py), or `schema_folder`, with its schemas as `<id>.avsc`, for messages that begin with a zero
+byte and the id (Confluent's framing). A registry's schema whose fields do not fit the source's columns is found out
+once, before its messages: each of these is refused with the same reason. `_time` (ns, or an Avro timestamp) and `_diff`
+may be fields. Progress is `{"resolved":"<ns>"}` in JSON.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.formats.columns import TIME, Gathered, resolved, rows_of
 from vernier.service.ingest.formats.json_lines import judge_resolved
 from vernier.service.ingest.formats.messages import Ints, Parsed, Progress
+from vernier.service.ingest.formats.registry import FRAME, Registry, ids_of
 from vernier.service.ingest.rejects import Refusal
 from vernier.storage.strings.string_heap import Heap
 
@@ -34,7 +37,6 @@ Schemas = tuple[tuple[int | None, str], ...]
 
 Change = Callable[[Any], Any]
 
-_FRAME = 5
 _DIGITS = 38
 _LONG = re.compile(rb"[\x80-\xff]{9}")
 """Matches the bytes of every integer of more than 64 bits."""
@@ -96,15 +98,46 @@ class Record:
 
 class Avro:
     """Reads a topic of Avro records for one source; see messages.Format. schemas: see Schemas; the texts must be
-    valid."""
+    valid. registry: where schemas with other ids are."""
 
-    def __init__(self, sources: Mapping[str, RowType], schemas: Schemas) -> None:
+    def __init__(self, sources: Mapping[str, RowType], schemas: Schemas, registry: Registry | None = None) -> None:
         ((self._name, self._row_type),) = sources.items()
-        self._texts = dict(schemas)
+        self._texts, self._registry = dict(schemas), registry
         self._plain = None in self._texts
+        self._unfit: dict[int, Refusal] = {}
+
+    def prepare(self, values: pa.LargeBinaryArray) -> None:
+        """Get the schemas of a batch of messages. Raises RegistryAway."""
+        if self._registry is None or self._plain:
+            return
+        self._unfit = {number: why for number, why in self._unfit.items() if number in self._texts}
+        for number in ids_of(values):
+            if number not in self._texts:
+                self._ask(number, self._registry)
+
+    def _ask(self, number: int, registry: Registry) -> None:
+        """Get a schema and check that its fields fit the source's columns."""
+        found = registry.schema(number)
+        if isinstance(found, str):
+            self._unfit[number] = Refusal("decode", f"the registry has no schema {number}: {found}")
+            return
+        what = f"schema {number} of the registry"
+        try:
+            if found.kind != "AVRO" or found.references:
+                problem = f"is {found.kind}" if found.kind != "AVRO" else f"refers to {', '.join(found.references)}"
+                raise ValueError(f"it {problem}; only records of Avro without references are read")
+            record = read_schema(found.text)
+            rows_of(record.columns([], self._row_type), 0, self._row_type, None)
+        except ValueError as error:
+            self._unfit[number] = Refusal("schema", f"{what} cannot be read: {error}")
+        except Refusal as refusal:
+            said = refusal.detail.replace("the message has", "it has")
+            self._unfit[number] = Refusal("schema", f"{what} does not fit source {self._name}: {said}")
+        self._texts[number] = found.text
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
         """Decode a batch of messages: one call of fastavro per message, while the columns are made once per batch."""
+        self.prepare(values)
         found = Gathered(self._name, self._row_type)
         by_schema: dict[int | None, tuple[list[int], list[dict[str, Any]]]] = {}
         for message, value in enumerate(values.to_pylist()):
@@ -145,9 +178,12 @@ class Avro:
         number: int | None = None
         start = 0
         if not self._plain:
-            if len(value) < _FRAME or value[0] != 0:
+            if len(value) < FRAME or value[0] != 0:
                 raise Refusal("decode", "the message does not begin with a zero byte and the id of its schema")
-            number, start = int.from_bytes(value[1:_FRAME], "big"), _FRAME
+            number, start = int.from_bytes(value[1:FRAME], "big"), FRAME
+            if number in self._unfit:
+                why = self._unfit[number]
+                raise Refusal(why.reason, why.detail)
             if number not in self._texts:
                 known = ", ".join(str(one) for one in sorted(filter(None, self._texts)))
                 raise Refusal("decode", f"schema {number} is unknown (known: {known}); add {number}.avsc")
