@@ -36,8 +36,9 @@ class Ordered:
         groups, fields = groups.present(), [(val.field(name), descending) for name, descending in by]
         self.groups, self.key, self.operator = groups, key, operator
         self.words, self.counts = groups.vals, groups.counts
+        self._order: Ints | None = None
         if not groups.is_sorted(fields):
-            order = groups.order(fields)
+            self._order = order = groups.order(fields)
             self.words, self.counts = groups.vals[order], groups.counts[order]
         self.fields = [field for field, _ in fields]
         self._check_copies()
@@ -67,6 +68,12 @@ class Ordered:
         ahead = np.cumsum(self.counts) - self.counts
         found: Ints = ahead - ahead[self.starts]
         return found
+
+    @property
+    def comparable(self) -> Ints:
+        """int64[n, v]: `words` as words that sort as their values do."""
+        words = self.groups.comparable
+        return words if self._order is None else words[self._order]
 
     def first_of_value(self) -> Ints:
         """int64[n]: the first row of the group with the same values in the columns of the order."""

@@ -1,4 +1,4 @@
-"""Logic of running sums."""
+"""Logic of running sums, and of running least and greatest values."""
 
 from __future__ import annotations
 
@@ -67,6 +67,46 @@ class RunningSum(OrderedSpec):
         if nullable:
             new = np.column_stack((seen, np.where(seen[:, None] != 0, new, 0)))
         return rows.produce(parents, new, np.ones(len(parents), np.int64))
+
+
+@dataclass(frozen=True)
+class RunningExtreme(OrderedSpec):
+    """The least value of `column`, or the greatest, over all copies up to and including this one. Nulls are left out;
+    over only nulls it is null. Values of all types have an order.
+    """
+
+    name: ClassVar[str] = "running_extreme"
+    column: str
+    greatest: bool
+
+    @property
+    def title(self) -> str:
+        return super().title.replace(self.name, "running max" if self.greatest else "running min", 1)
+
+    def key(self) -> tuple[Any, ...]:
+        return (*super().key(), self.column, self.greatest)
+
+    def added(self, val: RowType) -> tuple[Type, bool]:
+        field = val.field(self.column)
+        return field.type, field.nullable
+
+    def answer(self, rows: Ordered, val: RowType) -> Produced:
+        field = val.field(self.column)
+        n = len(rows)
+        values = rows.comparable[:, field.value_offset : field.offset + field.words]
+        ranks = np.empty(n, np.int64)
+        ranks[np.lexsort(values.T[::-1])] = np.arange(n)
+        if self.greatest:
+            ranks = n - 1 - ranks
+        if field.nullable:
+            ranks[rows.words[:, field.offset] == 0] = n
+        # Groups count down, so that no rank of an earlier group is less than one of its own.
+        spread = ranks + (rows.group_of[-1:] - rows.group_of) * (n + 1)
+        best = np.minimum.accumulate(spread) % (n + 1)
+        row_of = np.empty(n + 1, np.int64)
+        row_of[ranks] = np.arange(n)
+        found = rows.words[row_of[best] if n else best, field.offset : field.offset + field.words]
+        return rows.produce(np.arange(n), found, rows.counts)
 
 
 def _wide(words: Words) -> tuple[Words, Words]:

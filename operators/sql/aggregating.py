@@ -8,7 +8,7 @@ that is joined with the others by the keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from vernier.operators.language.collection.matching import Sides, once
@@ -299,6 +299,22 @@ def summand(rows: Relation, tree: Tree) -> tuple[str, Expr | None]:
     if len(call.arguments) > 1:
         return f"{call.kind} of several", None
     return call.kind, _only(call.arguments[0], call.where)
+
+
+def of_groups(
+    rows: Relation, tree: Tree, keys: Sequence[str], end: tuple[str, bool] | None = None
+) -> tuple[Node, str, Expr | None]:
+    """The groups of these key columns with an aggregate, the name of its column, and its value for no rows: None for
+    null. end: for first_value and last_value, the column with the place of each row, and whether it is the last."""
+    (call,) = _calls(rows, [tree])
+    if end is not None:
+        place: Expr = Column(end[0])
+        if call.tree.fields.get("ignoreNulls"):
+            place = Case(((Unary("~", IsNull(call.arguments[0])), place),))
+        call = replace(call, kind="MaxBy" if end[1] else "MinBy", arguments=(call.arguments[0], place))
+    pairs: list[tuple[str, Expr]] = [(one, Column(one)) for one in keys]
+    grouped, results = _grouped(rows, pairs, [call], set(rows.row.names))
+    return grouped, results[call.form], Literal(0, Int64()) if call.kind == "Count" else None
 
 
 def over_partition(rows: Relation, tree: Tree, name: str, within: Sequence[str]) -> Relation:

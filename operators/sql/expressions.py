@@ -26,7 +26,7 @@ from vernier.operators.language.types.scalars import Bool, Float64, Int64, Times
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.language.types.texts import String
 from vernier.operators.sql.literals import MICROSECONDS, kind_of, literal
-from vernier.operators.sql.patterns import check_pattern
+from vernier.operators.sql.patterns import translated
 from vernier.operators.sql.refusals import INSTEAD, UNSTEADY, refuse, unsteady
 from vernier.operators.sql.trees import Tree
 
@@ -81,11 +81,20 @@ def unknown(tree: Tree) -> Exception:
     if tree.kind == "Invoke" or tree.kind == "StaticInvoke":
         name = str(tree.fields.get("functionName"))
         return refuse(f"the function {name} cannot be maintained; compute it before the rows are sent", name)
+    if "Interval" in tree.kind:
+        return refuse(
+            "an interval that is no constant cannot be maintained; compute with numbers: "
+            "timestamp_micros(unix_micros(ts) + n * 1000000), unix_seconds(a) - unix_seconds(b)",
+            "interval",
+            "extract",
+        )
     words = _WORDS.get(tree.kind, (_snake(tree.kind),))
-    name = words[0]
-    return refuse(f"{name} cannot be maintained; compute it before the rows are sent, or in Python with vn.udf", *words)
+    found = refuse(f"{words[0]}{_CANNOT}", *words)
+    found.only_planned = "" if tree.kind in _WORDS else f"an expression that Spark plans as {tree.kind}{_CANNOT}"
+    return found
 
 
+_CANNOT = " cannot be maintained; compute it before the rows are sent, or in Python with vn.udf"
 _WORDS = {
     "DateFormatClass": ("date_format",),
     "Percentile": ("median", "percentile"),
@@ -124,7 +133,7 @@ def converted(scope: Expressions, part: Expr, target: Type) -> Expr:
         case None, _:
             return Cast(part, target)
         case TimestampNs(), Int64():
-            return _floor(Cast(part, Int64()), SECOND)
+            return floored(Cast(part, Int64()), SECOND)
         case TimestampNs(), Float64():
             return Binary("/", Cast(Cast(part, Int64()), Float64()), Literal(float(SECOND), Float64()))
         case Int64(), TimestampNs():
@@ -141,7 +150,7 @@ def _int(value: int) -> Expr:
     return Literal(value, Int64())
 
 
-def _floor(value: Expr, by: int) -> Expr:
+def floored(value: Expr, by: int) -> Expr:
     """A quotient rounded down."""
     rest = Binary("%", value, _int(by))
     whole = Binary("//", Binary("-", value, rest), _int(by))
@@ -201,8 +210,10 @@ def _locate(scope: Expressions, tree: Tree) -> Expr:
 
 def _regexp(name: str) -> Callable[[Expressions, Tree], Expr]:
     def of(scope: Expressions, tree: Tree) -> Expr:
-        check_pattern(str(scope.constant(tree.children[1], f"the regular expression of {name}()")), name)
-        return Call(name, tuple(map(scope.of, tree.children[:3])))
+        given = str(scope.constant(tree.children[1], f"the regular expression of {name}()"))
+        pattern = Literal(translated(given, name, tested=name == "rlike"), String())
+        text, *more = (scope.of(one) for at, one in enumerate(tree.children[:3]) if at != 1)
+        return Call(name, (text, pattern, *more))
 
     return of
 
@@ -228,7 +239,7 @@ def _known_not_null(scope: Expressions, tree: Tree) -> Expr:
 
 
 def _literal(scope: Expressions, tree: Tree) -> Expr:
-    return literal(tree.fields.get("value"), tree.fields["dataType"])
+    return literal(tree.fields.get("value"), tree.fields["dataType"], tree.fields.get("elements"))
 
 
 def _minus(scope: Expressions, tree: Tree) -> Expr:
@@ -247,6 +258,13 @@ def _trunc(scope: Expressions, tree: Tree) -> Expr:
     unit, value = (first, second) if tree.kind == "TruncTimestamp" else (second, first)
     name = str(scope.constant(unit, "the unit of date_trunc()")).lower()
     name = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}.get(name, name)
+    instant = tree.kind == "TruncTimestamp"
+    units = ("year", "quarter", "month", "week", *(("day", "hour", "minute", "second") if instant else ()))
+    if name not in (*units, *(("millisecond", "microsecond") if instant else ())):
+        function = "date_trunc" if instant else "trunc"
+        raise refuse(
+            f"{function}() has no unit {name!r}, and would be null; its units are {', '.join(units)}", function
+        )
     return Call("date_trunc", (scope.of(value), Literal(name, String())))
 
 
@@ -307,7 +325,7 @@ def _weekday(scope: Expressions, tree: Tree) -> Expr:
 
 def _unix(by: int) -> Callable[[Expressions, Tree], Expr]:
     def of(scope: Expressions, tree: Tree) -> Expr:
-        return _floor(Cast(scope.of(tree.one), Int64()), by)
+        return floored(Cast(scope.of(tree.one), Int64()), by)
 
     return of
 
@@ -336,7 +354,7 @@ def _precise(scope: Expressions, tree: Tree) -> Expr:
     if scope.type(value) == target:
         return value
     if target == Int64():
-        return _floor(Cast(value, Int64()), MICROSECONDS)
+        return floored(Cast(value, Int64()), MICROSECONDS)
     return Cast(Binary("*", value, _int(MICROSECONDS)), TimestampNs())
 
 
@@ -349,7 +367,7 @@ def _shifted(scope: Expressions, tree: Tree) -> Expr:
     places %= 64 if kind in (None, "long") else 32
     value = scope.of(tree.children[0])
     if places < 63:
-        return _floor(value, 2**places)
+        return floored(value, 2**places)
     return Case(((Binary("<", value, _int(0)), _int(-1)), (Binary(">=", value, _int(0)), _int(0))))
 
 

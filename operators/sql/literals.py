@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from vernier.operators.language.expr.expression import Cast, Expr, Literal
+from vernier.operators.language.expr.expression import Call, Cast, Expr, Literal, Nullability
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Date, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.structs import Struct
@@ -19,8 +20,9 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECONDS = 1_000
 
 
-def literal(text: str | None, spark: Any) -> Expr:
-    """A constant of a type in Spark's JSON."""
+def literal(text: str | None, spark: Any, elements: Sequence[Any] | None = None) -> Expr:
+    """A constant of a type in Spark's JSON. elements: the members of a list or struct, as service/sql/completion.py
+    adds them: texts of literals, or such lists again."""
     if spark == "void" or (text is None and not _known(spark)):
         return Literal(None, None)
     name = spark if isinstance(spark, str) else str(spark.get("type"))
@@ -33,9 +35,34 @@ def literal(text: str | None, spark: Any) -> Expr:
     kind = kind_of(spark)
     if text is None:
         return Cast(Literal(None, None), kind)
-    if isinstance(kind, (List, Struct, Binary)):
-        raise refuse(f"a constant of type {kind} cannot be written here; write array(…) or named_struct(…) of columns")
+    if isinstance(kind, (List, Struct)):
+        if elements is None:
+            raise refuse(f"this constant of type {kind} cannot be read from the plan; make it a column of a table")
+        return _nested(elements, spark, kind)
+    if isinstance(kind, Binary):
+        raise refuse("a constant of type BINARY cannot be written here; make it a column of a table", "x", "binary")
     return Literal(_value(text, kind), kind)
+
+
+def _nested(elements: Sequence[Any], spark: Any, kind: List | Struct) -> Expr:
+    """A constant list or struct, built of its members."""
+    if isinstance(kind, Struct):
+        kinds = [(one["type"], one["nullable"]) for one in spark["fields"]]
+        return Call("struct", tuple(map(_member, elements, kinds)), tuple(kind.fields))
+    if not elements:
+        raise refuse("a list without elements cannot be a constant; write one with elements, or a filter", "array")
+    return Call("array", tuple(_member(one, (spark["elementType"], spark["containsNull"])) for one in elements))
+
+
+def _member(element: Any, of: tuple[Any, bool]) -> Expr:
+    spark, nulls = of
+    if element is None:
+        made: Expr = Cast(Literal(None, None), kind_of(spark))
+    elif isinstance(element, list):
+        made = literal("", spark, element)
+    else:
+        made = literal(element, spark)
+    return Nullability(made, True) if nulls else made
 
 
 def interval(text: str) -> int:

@@ -32,10 +32,12 @@ from vernier.operators.sql.translate import Translation
 
 @dataclass(frozen=True)
 class Leaf:
-    """A collection that queries can name, with its columns as Spark sees them."""
+    """A collection that queries can name, with its columns as Spark sees them. key: columns in which no two rows agree,
+    None if there are none or they are not known."""
 
     collection: Collection
     columns: tuple[Column, ...]
+    key: tuple[str, ...] | None = None
 
     @property
     def spark(self) -> dict[str, Any]:
@@ -92,16 +94,18 @@ class Queries:
             ]
             _check_names(output)
             leaves = {name: leaf.collection for name, leaf in used.items()}
-            collection = Translation(leaves).collection(found["plan"], output)
+            translation = Translation(leaves, {name: leaf.key for name, leaf in used.items()})
+            collection = translation.collection(found["plan"], output)
         except Refused as error:
-            place = _place(error, tokens) or query.source.at(query.start)
-            raise Refused(problem=error.problem, where=place, words=error.words) from error
+            place = _place(error, tokens)
+            problem = error.problem if place or not error.only_planned else error.only_planned
+            raise Refused(problem=problem, where=place or query.source.at(query.start), words=error.words) from error
         kinds = {field.name: field for field in collection.schema.fields}
         shown = tuple(
             Column(str(one["name"]), one["type"], kinds[str(one["name"])].type, kinds[str(one["name"])].nullable)
             for one in output
         )
-        return Leaf(collection, shown)
+        return Leaf(collection, shown, translation.key)
 
     def _without_blocks(self, tokens: Tokens, query: Query, names: Names) -> tuple[str, Names]:
         """The text with the blocks in brackets replaced by names of leaves, at the same length; and these leaves."""

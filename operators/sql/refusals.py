@@ -14,6 +14,8 @@ class Refused(ProgramError):
     underscores."""
 
     words: tuple[str, ...] = ()
+    only_planned: str = ""
+    """What to say where the query has none of the words: the name is one of the plan's own."""
 
 
 def refuse(problem: str, *words: str) -> Refused:

@@ -2,13 +2,14 @@
 
 Spark stops a query whose scalar subquery has a second row. Here such a row would stop all views, so a subquery is only
 taken if its plan says that there is none, whatever the tables hold: an aggregate over all rows, LIMIT 1, the row with
-number 1, or groups whose columns the query fixes.
+number 1, groups whose columns the query fixes, or rows of a table by the key that it declares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.trees import Tree
@@ -27,10 +28,31 @@ def need_single(tree: Tree, fixed: AbstractSet[int] = _NONE) -> None:
     if own is None or not own <= fixed:
         raise refuse(
             "this scalar subquery may have several rows, which is an error in SQL; write an aggregate (max(x)), "
-            "ORDER BY … LIMIT 1, or a join",
+            "ORDER BY … LIMIT 1, a join, or declare the key that it compares, WITH (format = 'upsert', key = '…')",
             "(select",
             "select",
         )
+
+
+Keys = Mapping[str, tuple[str, ...] | None]
+"""The key columns of leaves, by their names."""
+
+
+def with_keys(plan: Any, keys: Keys) -> Any:
+    """The plan with `key` at each leaf that has one."""
+    if isinstance(plan, list):
+        return [with_keys(one, keys) for one in plan]
+    if not isinstance(plan, dict) or not any(keys.values()):
+        return plan
+    made = {name: with_keys(value, keys) for name, value in plan.items()}
+    if str(plan.get("class", "")).endswith(".LogicalRDD") and plan["output"]:
+        made["key"] = keys.get(plan["output"][0][0]["name"].split(".")[0].lower())
+    return made
+
+
+def key_of(tree: Tree) -> frozenset[int] | None:
+    """Columns of a plan, by their numbers, in which no two rows agree. None: not known."""
+    return _unique(tree)
 
 
 def always_one(tree: Tree) -> bool:
@@ -53,6 +75,10 @@ def _unique(tree: Tree) -> frozenset[int] | None:
             fixed = _fixed(tree.one)
             groups = [one for one in tree.trees("groupingExpressions") if _plain(one) not in fixed]
             return _renamed(groups, tree.trees("aggregateExpressions"))
+        case "LogicalRDD" if tree.fields.get("key"):
+            names = {name.lower() for name in tree.fields["key"]}
+            own = tree.trees("output")
+            return frozenset(one.id for one in own if one.name.split(".", 1)[1].lower() in names)
         case "Distinct":
             return _unique(tree.one)
         case "Project":

@@ -30,7 +30,7 @@ from vernier.operators.sql.recursion import loop, reference
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import Relation, fresh, one_row, picked, usable
 from vernier.operators.sql.sessions import in_sessions
-from vernier.operators.sql.single_rows import always_one, need_single
+from vernier.operators.sql.single_rows import Keys, always_one, key_of, need_single, with_keys
 from vernier.operators.sql.temporal import during, is_temporal
 from vernier.operators.sql.trees import Tree, tree_of
 from vernier.operators.sql.windows import window
@@ -39,15 +39,22 @@ Outputs = Sequence[Mapping[str, Any]]
 
 
 class Translation:
-    """One query. leaves: the collections that it names, in lower case; loops: the variables of its WITH RECURSIVE."""
+    """One query. leaves: the collections that it names, in lower case, and their keys; loops: the variables of its
+    WITH RECURSIVE; key: columns of the result in which no two rows agree, if they are known."""
 
-    def __init__(self, leaves: Mapping[str, Collection]) -> None:
-        self.leaves = leaves
+    def __init__(self, leaves: Mapping[str, Collection], keys: Keys) -> None:
+        self.leaves, self._keys = leaves, keys
         self.loops: dict[int, Relation] = {}
+        self.key: tuple[str, ...] | None = None
 
     def collection(self, plan: Any, output: Outputs, names: Sequence[str] = ()) -> Collection:
         """The collection of a plan, with these columns: {"name", "type", "nullable"} each. names: other names."""
-        found = self.relation(tree_of(plan))
+        tree = tree_of(with_keys(plan, self._keys))
+        found = self.relation(tree)
+        unique = key_of(tree)
+        if unique is not None and unique <= set(found.ids):
+            places = [at for at, number in enumerate(found.ids) if number in unique]
+            self.key = tuple(names[at] if names else str(output[at]["name"]) for at in places)
         return Collection(shown(found, output, names))
 
     def relation(self, tree: Tree) -> Relation:

@@ -17,6 +17,7 @@ from vernier.operators.language.types.scalars import Int64
 from vernier.operators.sql.aggregating import over_partition
 from vernier.operators.sql.expressions import unknown
 from vernier.operators.sql.frames import Frame, framed
+from vernier.operators.sql.places import numbered
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import Relation, fresh, usable
 from vernier.operators.sql.trees import Tree
@@ -31,15 +32,35 @@ def window(below: Relation, tree: Tree, ordered: Ordered) -> Relation:
     found, by = ordered(below, tree.trees("orderSpec"))
     found, within = found.with_columns([("partition", found.of(one)) for one in tree.trees("partitionSpec")])
     within = list(dict.fromkeys(within))
-    for one in tree.trees("windowExpressions"):
-        expression = one.one
-        while expression.kind != "WindowExpression":
-            raise unknown(expression)
-        function, spec = expression.children
+    outputs = tree.trees("windowExpressions")
+    for one in outputs:
+        if one.one.kind != "WindowExpression":
+            raise unknown(one.one)
+    if sum(_has_places(*one.one.children) for one in outputs) > 1:
+        # Copies of one row have one order for all functions of the window.
+        found, needed = _needed(by, within, found)
+        found, place = numbered(found, needed, within)
+        places = [Order(Column(place))]
+    else:
+        places = by
+    for one in outputs:
+        function, spec = one.one.children
         name = fresh(usable(one.name), found.row.names)
-        found = _with(found, function, spec, name, by, within)
+        found = _with(found, function, spec, name, places if _has_places(function, spec) else by, within)
         ids[one.id] = name
     return Relation(found.node, ids).project([(n, column, Column(column)) for n, column in ids.items()])
+
+
+def _has_places(function: Tree, spec: Tree) -> bool:
+    """Whether a function depends on the places of rows, and not on the values of the order alone."""
+    frame = spec.children[-1]
+    rows = "Row" in str(frame.fields.get("frameType", {}).get("object", "")).rsplit(".", 1)[-1]
+    sides = {one.kind for one in frame.children}
+    partial = rows and sides != {"UnboundedPreceding", "UnboundedFollowing"}
+    return function.kind in ("Lag", "Lead", "RowNumber") or (function.kind in _OF_FRAMES and partial)
+
+
+_OF_FRAMES = ("AggregateExpression", "NthValue")
 
 
 def _with(rows: Relation, function: Tree, spec: Tree, name: str, by: list[Order], within: list[str]) -> Relation:
@@ -51,9 +72,11 @@ def _with(rows: Relation, function: Tree, spec: Tree, name: str, by: list[Order]
         return replace(rows, node=made.node)
     if function.kind in ("Lag", "Lead"):
         return _shifted(rows, function, name, by, within)
-    if function.kind == "AggregateExpression" and (low, high) == ("UnboundedPreceding", "UnboundedFollowing"):
+    inner = function.children[0].kind if function.kind == "AggregateExpression" else function.kind
+    whole = (low, high) == ("UnboundedPreceding", "UnboundedFollowing")
+    if whole and function.kind == "AggregateExpression" and (inner not in ("First", "Last") or not by):
         return over_partition(rows, function, name, within)
-    if function.kind == "AggregateExpression" and frame.children:
+    if frame.children and function.kind in _OF_FRAMES:
         rows, by = _needed(by, within, rows)
         return framed(rows, function, name, by, within, Frame.of(frame))
     raise unknown(function)

@@ -1,4 +1,5 @@
-"""What Spark's JSON of a plan leaves out, added to it: rows of VALUES, values of PIVOT, what explode drops, sessions.
+"""What Spark's JSON of a plan leaves out, added to it: rows of VALUES, lists and structs that are constants, values of
+PIVOT, what explode drops, sessions.
 
 Each is read from the plan itself, and only where the JSON has a class that needs it.
 """
@@ -6,6 +7,7 @@ Each is read from the plan itself, and only where the JSON has a class that need
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +16,11 @@ SESSION = "spark.sessionWindow"
 
 
 def complete(plan: Any, nodes: list[dict[str, Any]], session: Any) -> None:
-    """Add to the JSON of a plan: `rows` of LocalRelation, `pivotColumnValues` of PivotFirst as texts of literals,
-    `unrequiredChildIndex` of Generate, and `sessions` of Aggregate, the numbers of its keys that are sessions."""
+    """Add to the JSON of a plan: `rows` of LocalRelation, `elements` of literals that are lists or structs,
+    `pivotColumnValues` of PivotFirst as texts of literals, `unrequiredChildIndex` of Generate, and `sessions` of
+    Aggregate, the numbers of its keys that are sessions."""
     found = list(_objects(nodes))
+    _add_elements(plan, found)
     local = [one for one in found if one["class"].endswith(".LocalRelation")]
     if local:
         _add_rows(plan, local, session)
@@ -91,6 +95,54 @@ def _below(expressions: Iterator[Any]) -> Iterator[Any]:
     for one in expressions:
         yield one
         yield from _below(each(one.children()))
+
+
+def _add_elements(plan: Any, found: list[dict[str, Any]]) -> None:
+    """The JSON has lists as one text, in which ['a,b'] and ['a', 'b'] are the same. Where a plan has both, none gets
+    its elements, and the translation refuses them."""
+    nested = [one for one in found if one["class"].endswith(".Literal") and isinstance(one.get("dataType"), dict)]
+    if not nested:
+        return
+    by_text: dict[tuple[str, str], list[Any]] = {}
+    for one in _expressions(plan):
+        if one.getClass().getSimpleName() == "Literal" and one.value() is not None:
+            kind = json.loads(one.dataType().json())
+            if isinstance(kind, dict):
+                elements = _elements(one.value(), one.dataType(), kind)
+                known = by_text.setdefault((str(one.value().toString()), _form(kind)), [])
+                known += [] if elements in known else [elements]
+    for node in nested:
+        values = by_text.get((str(node.get("value")), _form(node["dataType"])), [])
+        if len(values) == 1:
+            node["elements"] = values[0]
+
+
+def _form(kind: dict[str, Any]) -> str:
+    return json.dumps(kind, sort_keys=True)
+
+
+def _elements(value: Any, type_: Any, kind: dict[str, Any]) -> list[Any] | None:
+    """The members of a constant list or struct, each as the text of a literal, or a list again. None for a map."""
+    if kind["type"] == "array":
+        kinds = [(type_.elementType(), kind["elementType"])] * int(value.numElements())
+    elif kind["type"] == "struct":
+        fields = list(each(type_.toSeq()))
+        kinds = [(field.dataType(), one["type"]) for field, one in zip(fields, kind["fields"], strict=True)]
+    else:
+        return None
+    found: list[Any] = []
+    for at, (inner, name) in enumerate(kinds):
+        member = None if value.isNullAt(at) else value.get(at, inner)
+        if member is None or not isinstance(name, dict):
+            text = _text(member)
+            days = name == "date" and text is not None
+            found.append(str(_FIRST_DAY + datetime.timedelta(int(str(text)))) if days else text)
+        else:
+            found.append(_elements(member, inner, name))
+    return found
+
+
+_FIRST_DAY = datetime.date(1970, 1, 1)
 
 
 def _add_rows(plan: Any, local: list[dict[str, Any]], session: Any) -> None:

@@ -167,7 +167,8 @@ def _declared(app: App, table: CreateTable) -> Leaf:
     own(node, app)
     if "retain" in table.options:
         app.kept_sources[table.name] = _duration(table.options["retain"], table.where)
-    return Leaf(Collection(node), table.columns)
+    key = table.options.get("key")
+    return Leaf(Collection(node), table.columns, tuple(one.strip() for one in key.split(",")) if key else None)
 
 
 def _serve(app: App, view: CreateView, found: Leaf) -> None:

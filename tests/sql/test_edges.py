@@ -58,6 +58,33 @@ FLOATS = {
     "decimals": "SELECT k, CAST(f AS DECIMAL(20, 3)) AS a FROM t",
     "spread": "SELECT k, var_pop(f) AS a, stddev_samp(f) AS b FROM t GROUP BY k",
 }
+NEAR = "PARTITION BY k ORDER BY w"
+FRAMES = {
+    "extremes": f"SELECT k, w, min(w) OVER ({NEAR} ROWS 1 PRECEDING) AS a, max(w) OVER (ORDER BY w ROWS BETWEEN 1 "
+    "FOLLOWING AND 2 FOLLOWING) AS b, min(k) OVER (ORDER BY w DESC ROWS UNBOUNDED PRECEDING) AS c, max(k) OVER "
+    "(ORDER BY w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS d FROM u",
+    "ends": "SELECT k, w, first_value(k) OVER (ORDER BY w ROWS 1 PRECEDING) AS a, last_value(w) OVER (ORDER BY w DESC "
+    "ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) AS b, nth_value(w, 2) OVER (ORDER BY w) AS c, last_value(k) OVER "
+    "(ORDER BY w ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS d FROM u",
+    "distances": "SELECT k, w, sum(w) OVER (ORDER BY k RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS a, count(*) OVER "
+    "(ORDER BY k DESC RANGE BETWEEN 2 PRECEDING AND 1 PRECEDING) AS b, min(w) OVER (ORDER BY w RANGE BETWEEN "
+    "3 PRECEDING AND 1 FOLLOWING) AS c, first_value(w) OVER (ORDER BY w DESC RANGE BETWEEN 2 PRECEDING AND "
+    "CURRENT ROW) AS d FROM u",
+    "doubles": "SELECT k, sum(f) OVER (ORDER BY k, f, s ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS a, "
+    "var_pop(f) OVER (ORDER BY k, f, s ROWS 2 PRECEDING) AS b FROM t",
+    "peers": "SELECT k, s, max(s) OVER (ORDER BY k RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS a, "
+    "min(f) OVER (ORDER BY k DESC) AS b, collect_list(k) OVER (ORDER BY k RANGE CURRENT ROW) AS c FROM t",
+    "copies": "SELECT lag(s) OVER (PARTITION BY k ORDER BY f) AS a, lead(f) OVER (PARTITION BY k ORDER BY f) AS b, "
+    "row_number() OVER (PARTITION BY k ORDER BY f) AS c FROM t WHERE k = 2",
+}
+PATTERNS = {
+    "signs": "SELECT s, s RLIKE 'a.b' AS a, s RLIKE '(?s)a.b' AS b, s RLIKE 'a(?s:.)b' AS c, s RLIKE '^a\\\\sb' AS d, "
+    "s RLIKE 'a\\\\Sb' AS e, s RLIKE 'a[\\\\s]b' AS f, s RLIKE 'a[\\\\s\\\\S]b' AS g, s RLIKE 'a[.$]b' AS h FROM p",
+    "ends": "SELECT s, s RLIKE 'b$' AS a, s RLIKE '(a|b$)' AS b, s RLIKE 'b\\\\z' AS c, s RLIKE '^.b$' AS d FROM p",
+    "parts": "SELECT regexp_replace(s, '.', 'x') AS a, regexp_extract(s, '(a.*)', 1) AS b, split(s, '\\\\s') AS c "
+    "FROM p",
+}
+SIGNS = (" ", "\n", "\r", "\x0b", "\x85", "\u2028", "\u2029", "\f", "\r\n", "\x1c", "\xa0", "$", ".", "")
 SPREADS = {
     "far": "SELECT stddev_samp(1000000000 + w) AS a, var_pop(1000000000 + w) AS b, variance(1e9 + w) AS c FROM u",
     "groups": "SELECT s, var_pop(f + 1e9D) AS a, stddev_pop(f) AS b, var_samp(f) AS c, stddev(1e7D + f) AS d FROM t "
@@ -90,12 +117,42 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize("queries", [WINDOWS, EXPRESSIONS, SPREADS, SINGLE], ids=["over", "values", "spread", "single"])
+@pytest.mark.parametrize(
+    "queries",
+    [WINDOWS, FRAMES, EXPRESSIONS, SPREADS, SINGLE],
+    ids=["over", "frames", "values", "spread", "single"],
+)
 def test_queries_have_sparks_rows(oracle: Oracle, queries: dict[str, str]) -> None:
     changes = CHANGES
-    if queries is WINDOWS or queries is SPREADS:  # sums of the largest integers leave their type, in Spark, too
+    if (
+        queries is WINDOWS or queries is SPREADS or queries is FRAMES
+    ):  # sums of the largest integers leave their type, in Spark, too
         changes = {**CHANGES, "t": [one for one in CHANGES["t"] if abs(one[0][0] or 0) < 2**40]}
     check(oracle, TABLES, queries, changes, (0, 1, 3, 5), epochs=(2, 4))
+
+
+def test_regular_expressions_are_javas(oracle: Oracle) -> None:
+    rows: list[Change] = [((f"a{sign}b{end}",), 1, 1) for sign in SIGNS for end in ("", *SIGNS[:4], "\r\n", "\n\n")]
+    check(oracle, "CREATE TABLE p (s STRING);", PATTERNS, {"p": rows}, (1,))
+
+
+def test_a_lookup_by_a_declared_key_has_one_row(oracle: Oracle) -> None:
+    tables = (
+        "CREATE TABLE t (k BIGINT);\nCREATE TABLE c (id BIGINT, name STRING) WITH (format = 'upsert', key = 'id');\n"
+    )
+    queries = {
+        "by_key": "SELECT k, (SELECT name FROM c WHERE c.id = t.k) AS name FROM t",
+        "through": "SELECT k, (SELECT upper(name) FROM (SELECT * FROM c WHERE name <> 'b') AS d WHERE d.id = t.k) AS n "
+        "FROM t",
+        "filtered": "SELECT k FROM t WHERE (SELECT name FROM c WHERE c.id = t.k) = 'a'",
+    }
+    changes: dict[str, list[Change]] = {
+        "t": [((1,), 1, 1), ((2,), 1, 2), ((None,), 1, 1), ((3,), 2, 1)],
+        "c": [((1, "a"), 1, 1), ((2, "b"), 1, 1), ((2, "b"), 2, -1), ((2, "a"), 2, 1), ((3, None), 3, 1)],
+    }
+    check(oracle, tables, queries, changes, (1, 2, 3), epochs=(2,))
+    with pytest.raises(ProgramError, match="may have several rows"):
+        oracle.build(f"{tables}CREATE MATERIALIZED VIEW a AS SELECT (SELECT id FROM c WHERE c.name = 'a') AS x FROM t;")
 
 
 def test_a_scalar_subquery_of_several_rows_is_refused(oracle: Oracle) -> None:

@@ -28,7 +28,15 @@ WRONG = {
     "an approximation": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT approx_count_distinct(k) AS n FROM t;",
     "a pivot by two columns": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT * FROM (SELECT k, v, s FROM t) "
     "PIVOT (sum(v) FOR (s, k) IN (('x', 1) AS x));",
-    "a frame": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, max(v) OVER (ORDER BY ts ROWS 2 PRECEDING) AS x FROM t;",
+    "a frame": HEAD
+    + "CREATE MATERIALIZED VIEW a AS SELECT k, var_pop(v) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) AS x FROM "
+    "t;",
+    "a frame with an offset on one side": HEAD
+    + "CREATE MATERIALIZED VIEW a AS SELECT sum(k) OVER (ORDER BY k RANGE BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING) "
+    "AS x FROM t;",
+    "a unit that is none": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT trunc(CAST(ts AS DATE), 'Q') AS q FROM t;",
+    "an interval times a column": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT ts + k * INTERVAL 1 SECOND AS x FROM t;",
+    "the end of a line": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT regexp_replace(s, 'a$', '') AS x FROM t;",
     "a column without a name": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, v + 1 FROM t;",
     "two columns of one name": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT t.k, u.k FROM t, u;",
     "a name declared twice": HEAD + "CREATE VIEW T AS SELECT k FROM u;",
