@@ -83,8 +83,9 @@ SHORT: dict[str, list[list[str]]] = {
     "load": [["--seconds", "30"]],
     "soak": [["--seconds", "600", "--retain", "2m"]],
     "chaos": [["--seconds", "600", "--memory-gb", "4"]],
+    "failover": [[], ["--master", "local-cluster[2,2,1024]"], ["--what", "driver"]],
 }
-SERVING = ("freshness", "burst", "capacity", "fanout", "load", "soak", "chaos")
+SERVING = ("freshness", "burst", "capacity", "fanout", "load", "soak", "chaos", "failover")
 """Benchmarks that run the service for minutes each: run when named, and with --full."""
 FULL: dict[str, list[list[str]]] = {
     "race": [
@@ -156,6 +157,12 @@ FULL: dict[str, list[list[str]]] = {
     "load": [["--seconds", "60"]],
     "soak": [["--seconds", "3600", "--retain", "10m", "--plot", "docs/images/bench-soak.png"]],
     "chaos": [["--seconds", "3600", "--memory-gb", "4"]],
+    "failover": [
+        ["--kills", "10"],
+        ["--kills", "10", "--master", "local-cluster[2,2,1024]"],
+        ["--kills", "10", "--what", "driver"],
+        ["--kills", "10", "--what", "driver", "--state", "s3"],
+    ],
 }
 
 

@@ -77,6 +77,11 @@ class Attempt:
     _phases: dict[_Peer, str] = field(default_factory=dict)
 
     @property
+    def missing(self) -> int:
+        """How many of its workers have not begun their tasks yet."""
+        return 0 if self._peers else self.workers - len(self._opens)
+
+    @property
     def pids(self) -> list[int]:
         """The processes of the workers on this host, once all have arrived."""
         here = socket.gethostname()

@@ -146,6 +146,11 @@ class Spark(Section):
     )
     conf: dict[str, str] = Field(default={}, description="added to Spark's configuration; wins over what we set")
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether executors are processes of their own."""
+        return self.master is not None and self.master != "local" and not self.master.startswith("local[")
+
     @field_validator("driver_memory")
     @classmethod
     def _is_size(cls, value: str | None) -> str | None:

@@ -44,6 +44,7 @@ from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import LagUnknown
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
+from vernier.service.coordinator.executors import Executors
 from vernier.service.coordinator.failures import Failures
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.intake_controller import IntakeController
@@ -52,7 +53,7 @@ from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
 from vernier.service.coordinator.service_topics import ServiceTopics
-from vernier.service.coordinator.session import Stage, start_session, wake_workers
+from vernier.service.coordinator.session import Stage, start_session
 from vernier.service.coordinator.snapshots import Snapshots
 from vernier.service.coordinator.streaming_query import Query
 from vernier.service.coordinator.topics import LASTING, TopicReplaced
@@ -97,6 +98,7 @@ class Driver:
         # If the JVM was launched earlier, use its folder for temporary files.
         self._scratch = gateway.scratch if gateway is not None else Path(tempfile.mkdtemp(prefix="d-"))
         self._spark: SparkSession | None = None
+        self._executors: Executors | None = None
         self._running: Query | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         directory = StateDirectory(settings.state.place)
@@ -142,6 +144,7 @@ class Driver:
             switched=self._switched,
             refused=self._refused,
             between=lambda: self._snapshots.step(),
+            missing=lambda: "Spark is starting" if self._executors is None else self._executors.missing(),
         )
         self._spans = Spans.of(settings.otel, app.name)
         self._runner = Runner(
@@ -218,7 +221,8 @@ class Driver:
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
         """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""
         self._spark = spark = start_session(self.settings, self._bundle.app.name, self._scratch, gateway)
-        wake_workers(spark, self.settings.workers, self._threads)
+        self._executors = executors = Executors(spark, self.settings.workers, self._threads)
+        executors.wake()
         return spark
 
     def _attach(self, spark: SparkSession) -> None:
@@ -243,6 +247,8 @@ class Driver:
                 changed = self._programs.changed(self._target or self._bundle, self._epochs.check)
                 if changed is not None and not self._beside(changed):
                     break
+                if self._executors is not None and self.settings.spark.on_cluster:
+                    self._executors.wake()
                 if query.ended(LOOK_SECONDS):
                     raise SparkFailed(problem="the query ended by itself")
                 if not self._wanted(query) or self._topics.differ(self._epochs):

@@ -25,6 +25,7 @@ from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.epoch_log import EpochLog
+from vernier.service.coordinator.executors import MissingWorkers
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.stuck_workers import StuckWorkers
 from vernier.service.coordinator.tracing import Spans
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     from vernier.service.coordinator.session import LoadStage, Stage
 
+MISSING_SECONDS = 1.5
+"""Workers that have not begun their tasks for this long are reported."""
 REPORT_SECONDS = 5.0
 """Seconds that a worker's last report may take to arrive here after the stage has ended."""
 
@@ -67,7 +70,7 @@ class Hooks:
     attempt has failed. switched: after the first epoch of the programs that the service has changed to. refused: when
     the service cannot change to them, with the reason; returns whether it goes on with those that it runs. between:
     after each epoch of a micro-batch; it may make an epoch with `beside`, and returns whether the next micro-batch
-    should follow at once.
+    should follow at once. missing: what Spark lacks for the tasks of an attempt that have not begun, in words.
     """
 
     took: Callable[[int, float], None] = _nothing
@@ -76,6 +79,7 @@ class Hooks:
     switched: Callable[[], None] = _nothing
     refused: Callable[[str], bool] = _never
     between: Callable[[], bool] = _never
+    missing: Callable[[], str] = str
 
 
 class Runner:
@@ -113,7 +117,7 @@ class Runner:
         self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
         self._running = threading.Lock()
         self._attempt: Attempt | None = None
-        self._stopping = False
+        self._stopping = self._made = False
         self.troubles = Troubles(epochs.directory.blob)
         self.go_on()
 
@@ -252,6 +256,7 @@ class Runner:
         watch.daemon = True
         watch.start()
         stuck = StuckWorkers(attempt, self._settings.epoch.function_ms / 1000, self._stuck)
+        missing = MissingWorkers(attempt, MISSING_SECONDS, self._missing)
         spark = ""
         try:
             if not stage.run(frame, attempt.id):
@@ -262,6 +267,7 @@ class Runner:
         finally:
             watch.cancel()
             stuck.cancel()
+            missing.cancel()
         if not spark:
             # Every worker reported before its task ended, but our thread may not have received the last report yet.
             attempt.ended.wait(REPORT_SECONDS)
@@ -282,6 +288,20 @@ class Runner:
             Trouble(epoch=attempt.start.epoch, reason=reason, program=True, tries=1, since_ns=now, running=True)
         )
 
+    def _missing(self, attempt: Attempt, missing: int, seconds: float) -> None:
+        """Report workers that have not begun their tasks, and keep waiting."""
+        if not self._made:
+            return  # the first epoch waits for Python and the kernels, and nothing has stopped
+        workers = self._settings.workers
+        some = "worker has" if workers == 1 else f"{workers} workers have"
+        reason = f"{missing} of {some} not begun for {seconds:g} s: {self._hooks.missing()}"
+        _log.warning("epoch %d has not finished: %s", attempt.start.epoch, reason)
+        self.troubles.report(
+            Trouble(
+                epoch=attempt.start.epoch, reason=reason, program=False, tries=1, since_ns=time.time_ns(), running=True
+            )
+        )
+
     def _give_up(self, stage: Stage | LoadStage, attempt: Attempt, seconds: float) -> None:
         if self.rendezvous.cancel(attempt, f"it took more than {seconds:g} s"):
             stage.cancel()
@@ -299,6 +319,7 @@ class Runner:
                 _log.exception("the commit of attempt %s failed", attempt.id)
             return
         self._committed[attempt.id] = manifest
+        self._made = True
 
     def _wanted_in(self) -> float | None:
         """Seconds after which an epoch should follow even without input. At once, if updates wait for the arrival clock

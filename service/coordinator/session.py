@@ -1,4 +1,5 @@
-"""Spark: the session, the Kafka stream, and an epoch's barrier stage. Only this module knows PySpark's internals.
+"""Spark: the session, the Kafka stream, and an epoch's barrier stage. Only this module and executors.py know PySpark's
+internals.
 
 Spark's own machinery makes up most of the cost of an epoch, so the settings here reduce it (measured in
 docs/performance.md): no forked `chmod` for each checkpoint file, no second planning, no transport of results back to
@@ -9,17 +10,14 @@ every epoch.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +33,6 @@ from vernier.service.errors import SparkFailed
 from vernier.service.ingest.config import IngestionConfig
 from vernier.service.toolchain.jars import spark_jars
 from vernier.service.toolchain.jvm import Gateway, java_options, launch_java, prepare_environment
-from vernier.storage.threads import Threads
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
@@ -67,11 +64,12 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
         "spark.driver.host": settings.exchange.host,
         "spark.driver.bindAddress": settings.exchange.host,
         **_private(settings),
+        **_on_cluster(settings),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **_sockets(scratch),
+        **_sockets(scratch, settings.spark.on_cluster),
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "vernier.service.cluster.daemon",
         "spark.task.maxFailures": "1",
@@ -179,25 +177,6 @@ def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
     return True
 
 
-def wake_workers(spark: SparkSession, workers: int, threads: Threads) -> None:
-    """Make Spark start the process that forks its Python workers and that loads the engine (see
-    service/cluster/daemon.py).
-
-    Runs in a thread of `threads`, in parallel with everything else that comes before the first epoch. Returns at once;
-    a failure shows up in the first epoch.
-    """
-
-    def wake(_stopping: threading.Event) -> None:
-        with contextlib.suppress(Exception):
-            spark.range(workers, numPartitions=workers).mapInArrow(_nothing, "id long").collect()
-
-    threads.start("wake-workers", wake, again=False)
-
-
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return iter(())
-
-
 class Stage:
     """The barrier stage of an epoch's attempt: N tasks that run service/cluster/worker.py."""
 
@@ -276,9 +255,10 @@ class LoadStage:
         self._context.cancelAllJobs()
 
 
-def _sockets(folder: Path) -> dict[str, str]:
-    """Put Spark's sockets into a folder of ours if its path is short enough for Spark; otherwise Spark uses TCP."""
-    fits = len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER
+def _sockets(folder: Path, on_cluster: bool) -> dict[str, str]:
+    """Put Spark's sockets into a folder of ours if its path is short enough for Spark; otherwise Spark uses TCP. So it
+    does on a cluster, because the folder is on the driver's host only."""
+    fits = not on_cluster and len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER
     enabled = {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
     return enabled | ({"spark.python.unix.domain.socket.dir": str(folder)} if fits else {})
 
@@ -288,6 +268,23 @@ def _private(settings: Settings) -> dict[str, str]:
     if not settings.exchange.encrypted or (settings.spark.master or "local").startswith("local"):
         return {}
     return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", "spark.io.encryption.enabled": "true"}
+
+
+def _on_cluster(settings: Settings) -> dict[str, str]:
+    """On a cluster, an executor that dies must not hold epochs up for longer than its successor takes.
+
+    Spark looks every 15 s whether it has the cores for a barrier stage, and gives up after 40 looks; and it believes
+    for two minutes in an executor whose host has vanished without a word.
+    """
+    if not settings.spark.on_cluster:
+        return {}
+    return {
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": str(max(40, settings.epoch.timeout_ms // 1000)),
+        "spark.executor.heartbeatInterval": "2s",
+        "spark.network.timeoutInterval": "5s",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
+    }
 
 
 def _security(settings: Settings) -> dict[str, str]:

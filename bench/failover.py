@@ -1,0 +1,182 @@
+"""How long answers stand still when a part of the service dies: an executor of Spark, or the host of the driver.
+
+`--what executor`: the demonstration's program on Spark's `local-cluster` (executors are processes of their own), of
+which one executor is killed with -9. `--what driver`: two services on one state, one makes epochs and the other
+stands by; all processes of the first one's host are killed with -9. `--state s3` puts the state into an S3 server.
+
+A pause is the longest time between two commits seen over HTTP, from the kill to a commit that has updates sent a second
+after it. `said`: seconds until /readyz names a reason. In the end all answers are compared with a recomputation. One
+JSON line: pauses in order, their median and the longest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from bench.record import tell
+from tests.live.service import Feeder, Service, wait_for
+from tests.live.truth import Truth
+from tests.storage.s3 import BUCKET, s3_server
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.status import standby
+from vernier.storage.blob.location import BlobLocation
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
+PATIENCE = 400.0
+"""Seconds that a start may take on a busy machine; no part of a result."""
+WARM_SECONDS = 8
+"""Seconds of epochs before each kill."""
+
+
+def executors(service: Service) -> list[psutil.Process]:
+    """The JVMs of Spark's executors."""
+    return [one for one, _ in service.family() if any(EXECUTOR in part for part in one.cmdline())]
+
+
+def pause(service: Service) -> dict[str, float]:
+    """Watch a service after a kill, until it has committed what was sent a second later."""
+    began, killed_ns = time.monotonic(), time.time_ns()
+    last, longest, said = service.frontier(), 0.0, 0.0
+    seen = began
+    while last < killed_ns + 10**9:
+        if time.monotonic() > began + 300:
+            raise SystemExit("bench: no commit within 300 s")
+        if not said:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{service.url}/readyz", timeout=2).status_code != 200:
+                    said = time.monotonic() - began
+        found = service.frontier()
+        now = time.monotonic()
+        if found > last:
+            longest, seen, last = max(longest, now - seen), now, found
+        time.sleep(0.02)
+    return {"pause_s": round(longest, 2), "said_s": round(said, 2)}
+
+
+def executor(folder: Path, args: argparse.Namespace) -> list[dict[str, float]]:
+    """Kill executors, one after another."""
+    truth, found = Truth(), []
+    with EmbeddedBroker(folder / "kafka") as broker, contextlib.ExitStack() as stack:
+        broker.create_topics({"graph": 2})
+        spark = {"master": args.master, "conf": dict(one.split("=", 1) for one in args.conf)}
+        service = Service(folder, 2, patience=PATIENCE, kafka={"bootstrap": broker.bootstrap}, spark=spark)
+        stack.enter_context(service)
+        feeder = Feeder(broker.bootstrap, 2, 200, 5, truth)
+        feeder.start()
+        for _ in range(args.kills):
+            warm(service)
+            victim = executors(service)[0]
+            os.kill(victim.pid, signal.SIGKILL)
+            found.append(pause(service))
+        finish(service, feeder, truth)
+    return found
+
+
+def driver(folder: Path, args: argparse.Namespace, state: str) -> list[dict[str, float]]:
+    """Kill hosts, one after another; each was a standby before."""
+    truth, found = Truth(), []
+
+    def service(number: int) -> Service:
+        own = folder / f"host-{number}"
+        own.mkdir()
+        return Service(
+            own,
+            1,
+            patience=PATIENCE,
+            kafka={"bootstrap": broker.bootstrap},
+            state={"path": state, "standby": True, "scratch": str(own / "scratch"), "cache": str(own / "cache")},
+            log={"directory": str(own / "logs")},
+        )
+
+    with EmbeddedBroker(folder / "kafka") as broker, contextlib.ExitStack() as stack:
+        broker.create_topics({"graph": 1})
+        active = stack.enter_context(service(0))
+        feeder = Feeder(broker.bootstrap, 1, 200, 5, truth)
+        feeder.start()
+        for number in range(1, args.kills + 1):
+            warm(active)
+            waiting = stack.enter_context(service(number))
+            blob = BlobLocation.of(state).open()
+            wait_for("the other one stands by", lambda blob=blob: standby.living(blob))
+            warm(waiting)
+            family = [process for process, _ in active.family()]
+            for process in family:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            found.append(pause(waiting))
+            psutil.wait_procs(family, timeout=10)
+            active.process = None
+            active = waiting
+        finish(active, feeder, truth)
+    return found
+
+
+def warm(service: Service) -> None:
+    """Wait until the service has made epochs for a while."""
+    wait_for("the first answers", lambda: service.frontier() > 0, PATIENCE)
+    until = time.time_ns() + WARM_SECONDS * 10**9
+    wait_for("epochs go on", lambda: service.frontier() >= until, PATIENCE)
+
+
+def finish(service: Service, feeder: Feeder, truth: Truth) -> None:
+    """Compare the answers as of the end with a recomputation."""
+    feeder.stop()
+    end = feeder.frontier
+    wait_for("everything sent is final", lambda: service.frontier() >= end, PATIENCE)
+    last = service.read(end - 1)
+    if last is None or last[1] != truth.answers(end - 1):
+        raise SystemExit("bench: the answers are not those of a recomputation")
+
+
+@contextlib.contextmanager
+def place(folder: Path, kind: str) -> Iterator[str]:
+    """Where the state lies."""
+    if kind == "file":
+        yield str(folder / "state")
+        return
+    with s3_server():
+        yield f"s3://{BUCKET}/failover"
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--what", choices=("executor", "driver"), default="executor")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--master", default="local-cluster[2,1,1024]")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
+    parser.add_argument("--state", choices=("file", "s3"), default="file")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="f-") as name:
+        folder = Path(name)
+        if args.what == "executor":
+            found = executor(folder, args)
+        else:
+            with place(folder, args.state) as state:
+                found = driver(folder, args, state)
+    pauses = [one["pause_s"] for one in found]
+    result: dict[str, Any] = {
+        "what": args.what,
+        "pauses_s": pauses,
+        "median_s": round(statistics.median(pauses), 2),
+        "longest_s": max(pauses),
+        "said_s": [one["said_s"] for one in found],
+        "load": round(os.getloadavg()[0], 1),
+    }
+    tell(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Executors: Spark's processes on a cluster, which come and go; new ones are warm before an epoch needs them.
+
+A barrier stage needs a free core for each of its tasks. When an executor dies, Spark starts another one: a JVM, a
+Python daemon with the engine, its kernels. Where the cluster has cores to spare, the next attempt runs at once on the
+executors that are left, and the new one becomes the spare; its daemon is started beside the epochs, before it is
+needed. Cost: one call to Spark's JVM a second, and a job of empty tasks for each new executor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from vernier.service.cluster.rendezvous import Attempt
+from vernier.storage.threads import Threads
+
+
+class Executors:
+    """The executors of a Spark session, for a service of `workers` workers. threads: the owner of the threads that wake
+    them."""
+
+    def __init__(self, spark: SparkSession, workers: int, threads: Threads) -> None:
+        self._spark, self._workers, self._threads = spark, workers, threads
+        self._known: frozenset[str] = frozenset()
+        self._waking = threading.Lock()
+
+    def wake(self) -> None:
+        """Start the Python daemons of executors that are new since the last call (service/cluster/daemon.py). Returns
+        at once; a failure shows up in the next epoch."""
+        known = self._names()
+        fresh, self._known = known - self._known, known
+        if fresh:
+            self._threads.start("wake-workers", self._wake, again=False)
+
+    def missing(self) -> str:
+        """What Spark lacks, in words, for a stage of all workers."""
+        slots = self.slots()
+        if slots is None:
+            return "Spark does not answer"
+        if slots < self._workers:
+            return f"Spark has free cores for {slots} of {self._workers} tasks and waits for an executor"
+        return "Spark has an executor for each task; a Python worker is starting"
+
+    def slots(self) -> int | None:
+        """The number of tasks that Spark can run at once; None if it does not answer."""
+        with contextlib.suppress(Exception):
+            context: Any = self._spark.sparkContext._jsc
+            jvm_context = context.sc()
+            profile = jvm_context.resourceProfileManager().defaultResourceProfile()
+            return int(jvm_context.maxNumConcurrentTasks(profile))
+        return None
+
+    def _names(self) -> frozenset[str]:
+        """The executors' addresses, the driver's included; those of the last call if Spark does not answer."""
+        with contextlib.suppress(Exception):
+            context: Any = self._spark.sparkContext._jsc
+            return frozenset(str(context.sc().getExecutorMemoryStatus().keySet().mkString(" ")).split())
+        return self._known
+
+    def _wake(self, _stopping: threading.Event) -> None:
+        with self._waking, contextlib.suppress(Exception):
+            tasks = max(self._workers, self.slots() or 0)
+            self._spark.range(tasks, numPartitions=tasks).mapInArrow(_nothing, "id long").collect()
+
+
+class MissingWorkers:
+    """Watches an attempt until all of its workers have begun their tasks. report: called once with the attempt, the
+    number of workers that are missing and the seconds, if that takes longer than `seconds`."""
+
+    def __init__(self, attempt: Attempt, seconds: float, report: Callable[[Attempt, int, float], None]) -> None:
+        self._attempt, self._seconds, self._report = attempt, seconds, report
+        self._timer = threading.Timer(seconds, self._look)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        """The attempt has ended: stop looking."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        missing = self._attempt.missing
+        if missing and not self._attempt.ended.is_set():
+            self._report(self._attempt, missing, self._seconds)
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return iter(())
