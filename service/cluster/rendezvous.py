@@ -288,6 +288,11 @@ class Rendezvous:
             reason = attempt.reason if attempt is not None and attempt.reason else "it is not the current attempt"
             self._send(peer.wire, Cancel(opened.attempt, reason))
             return
+        if attempt._peers:
+            # An executor's host has vanished without a word. What Spark starts again would wait for its shard for ever.
+            self.cancel(attempt, "Spark has lost an executor and begins the tasks again")
+            self._send(peer.wire, Cancel(opened.attempt, attempt.reason or ""))
+            return
         with self._lock:
             # Spark may start a task twice: the newer one counts.
             attempt._opens[opened.task] = (peer, opened)

@@ -69,23 +69,29 @@ class Executors:
 
 
 class MissingWorkers:
-    """Watches an attempt until all of its workers have begun their tasks. report: called once with the attempt, the
-    number of workers that are missing and the seconds, if that takes longer than `seconds`."""
+    """Watches an attempt until it has ended. report: called with the attempt, the number of workers that have not begun
+    their tasks and the seconds, each time when some of them are missing after another `seconds`."""
 
     def __init__(self, attempt: Attempt, seconds: float, report: Callable[[Attempt, int, float], None]) -> None:
         self._attempt, self._seconds, self._report = attempt, seconds, report
-        self._timer = threading.Timer(seconds, self._look)
-        self._timer.daemon = True
-        self._timer.start()
+        self._timer = self._later()
 
     def cancel(self) -> None:
         """The attempt has ended: stop looking."""
         self._timer.cancel()
 
     def _look(self) -> None:
-        missing = self._attempt.missing
-        if missing and not self._attempt.ended.is_set():
+        if self._attempt.ended.is_set():
+            return
+        if missing := self._attempt.missing:
             self._report(self._attempt, missing, self._seconds)
+        self._timer = self._later()
+
+    def _later(self) -> threading.Timer:
+        timer = threading.Timer(self._seconds, self._look)
+        timer.daemon = True
+        timer.start()
+        return timer
 
 
 def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

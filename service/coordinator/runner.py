@@ -118,6 +118,7 @@ class Runner:
         self._running = threading.Lock()
         self._attempt: Attempt | None = None
         self._stopping = self._made = False
+        self._awaited = "", ""
         self.troubles = Troubles(epochs.directory.blob)
         self.go_on()
 
@@ -295,6 +296,9 @@ class Runner:
         workers = self._settings.workers
         some = "worker has" if workers == 1 else f"{workers} workers have"
         reason = f"{missing} of {some} not begun for {seconds:g} s: {self._hooks.missing()}"
+        if (attempt.id, reason) == self._awaited:
+            return
+        self._awaited = attempt.id, reason
         _log.warning("epoch %d has not finished: %s", attempt.start.epoch, reason)
         self.troubles.report(
             Trouble(

@@ -1,4 +1,4 @@
-"""Workers that have not begun their tasks are reported once, and only while something waits for them."""
+"""Workers that have not begun their tasks are reported for as long as something waits for them."""
 
 import socket
 import threading
@@ -24,7 +24,7 @@ class Reports:
         self.came.set()
 
 
-def test_a_worker_that_has_not_begun_is_reported_once() -> None:
+def test_a_worker_that_has_not_begun_is_reported() -> None:
     assembly = Rendezvous(2, lambda attempt: None)
     attempt = assembly.begin(START)
     worker = Connection(assembly.address, assembly.keys)
@@ -36,12 +36,17 @@ def test_a_worker_that_has_not_begun_is_reported_once() -> None:
         while attempt.missing == 2:
             arrived.wait(0.01)
         reports = Reports()
-        MissingWorkers(attempt, 0.01, reports)
+        watch = MissingWorkers(attempt, 0.01, reports)
         assert reports.came.wait(60)
-        assert reports.found == [1]
+        watch.cancel()
+        assert set(reports.found) == {1}
         worker.open(attempt.id, 1, [])
         while attempt.missing:
             arrived.wait(0.01)
+        # A host vanishes without a word, and Spark starts its tasks again.
+        worker.open(attempt.id, 0, [])
+        assert attempt.ended.wait(60)
+        assert attempt.reason == "Spark has lost an executor and begins the tasks again"
     finally:
         worker.close()
         assembly.close()
