@@ -135,6 +135,12 @@ class OrderedSpec(LogicSpec):
         new = (self.label, *self.added(val))
         return RowType([*((f.name, f.type, f.nullable) for f in val.fields), new])
 
+    @property
+    def reach(self) -> int | None:
+        """How many copies on either side of a changed row the changes of the output depend on, at least 1; None if it
+        is the whole group."""
+        return None
+
     def added(self, val: RowType) -> tuple[Type, bool]:
         """The type and nullability of the column that is added."""
         return Int64(), False
@@ -233,6 +239,10 @@ class Shift(OrderedSpec):
     def title(self) -> str:
         way = "lag" if self.step >= 0 else "lead"
         return f"{way} of {self.column} {_in_order(self.by)}"
+
+    @property
+    def reach(self) -> int:
+        return max(abs(self.step), 1)
 
     def key(self) -> tuple[Any, ...]:
         return (*super().key(), self.column, self.step, None if self.default is None else self.default.key())

@@ -12,7 +12,7 @@ from vernier.operators.group_functions.logic import Produced
 from vernier.operators.group_functions.ordered import Ordered, OrderedSpec
 from vernier.operators.language.types.decimals import MAX_PRECISION, Decimal
 from vernier.operators.language.types.scalars import Float64, Int64, Type, Words
-from vernier.operators.language.types.schema import RowType
+from vernier.operators.language.types.schema import Field, RowType
 
 LEAST = np.int64(-(2**63))
 
@@ -33,14 +33,11 @@ class RunningSum(OrderedSpec):
 
     def added(self, val: RowType) -> tuple[Type, bool]:
         field = val.field(self.column)
-        if isinstance(field.type, Decimal):
-            # Ten more digits, as in Spark.
-            return Decimal(min(MAX_PRECISION, field.type.precision + 10), field.type.scale), field.nullable
-        if field.type not in (Int64(), Float64()):
+        if field.type not in (Int64(), Float64()) and not isinstance(field.type, Decimal):
             raise WrongType(
                 problem=f"running_sum adds Int64, Decimal or Float64, but {self.column!r} is {field.type}; cast it"
             )
-        return field.type, field.nullable
+        return sum_type(field), field.nullable
 
     def answer(self, rows: Ordered, val: RowType) -> Produced:
         from vernier.operators.kernels.running import (  # building a program needs no numba
@@ -59,11 +56,11 @@ class RunningSum(OrderedSpec):
             sums, seen = running_float_sums(offsets, counts, values, valid)
             new = kind.to_words(sums)
         else:
-            high, low = _wide(words)
-            high, low, seen, status, fault = running_sums(offsets, counts, high, low, valid, _limits(kind))
+            high, low = wide(words)
+            high, low, seen, status, fault = running_sums(offsets, counts, high, low, valid, limits_of(kind))
             if status:
                 raise rows.failed(fault)
-            new = low[:, None] if kind.words == 1 else np.column_stack((high, low ^ LEAST))
+            new = narrow(kind, high, low)
         if nullable:
             new = np.column_stack((seen, np.where(seen[:, None] != 0, new, 0)))
         return rows.produce(parents, new, np.ones(len(parents), np.int64))
@@ -109,14 +106,26 @@ class RunningExtreme(OrderedSpec):
         return rows.produce(np.arange(n), found, rows.counts)
 
 
-def _wide(words: Words) -> tuple[Words, Words]:
+def narrow(kind: Type, high: Words, low: Words) -> Words:
+    """The words of sums that fit their type."""
+    return low[:, None] if kind.words == 1 else np.column_stack((high, low ^ LEAST))
+
+
+def sum_type(field: Field) -> Type:
+    """The type of a sum of a column of Int64, Float64 or Decimal: as in Spark, ten more digits for decimals."""
+    if isinstance(field.type, Decimal):
+        return Decimal(min(MAX_PRECISION, field.type.precision + 10), field.type.scale)
+    return field.type
+
+
+def wide(words: Words) -> tuple[Words, Words]:
     """The high and the low halves of integers: of one word each, or of the two words of a Decimal."""
     if words.shape[1] == 1:
         return np.ascontiguousarray(words[:, 0] >> 63), np.ascontiguousarray(words[:, 0])
     return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1] ^ LEAST)
 
 
-def _limits(kind: Type) -> Words:
+def limits_of(kind: Type) -> Words:
     """The halves of the least and the greatest value of a type."""
     most = 10**kind.precision - 1 if isinstance(kind, Decimal) else 2**63 - 1
     least = -most if isinstance(kind, Decimal) else -(2**63)

@@ -69,3 +69,39 @@ def running_float_sums(offsets: np.ndarray, counts: np.ndarray, values: np.ndarr
                 seen[place] = some
                 place += 1
     return sums, seen
+
+
+@njit(cache=True)
+def frame_sums(offsets, counts, high, low, first, last, limits):  # type: ignore[no-untyped-def]
+    """The sum of the values of the copies that are `first` to `last` places behind each copy of each row (before it, if
+    negative).
+
+    Arguments, result and status as those of `running_sums`, without nulls. O(n + m).
+    """
+    total = 0
+    for row in range(counts.shape[0]):
+        total += counts[row]
+    sums, until = np.empty((2, total), np.int64), np.zeros((2, total + 1), np.int64)
+    done = 0
+    for group in range(offsets.shape[0] - 1):
+        size = 0
+        for row in range(offsets[group], offsets[group + 1]):
+            for _ in range(counts[row]):
+                # These sums are modulo 2**128, as are their differences, which fit.
+                until[0, size + 1], until[1, size + 1] = add_wide(until[0, size], until[1, size], high[row], low[row])
+                size += 1
+        place = 0
+        for row in range(offsets[group], offsets[group + 1]):
+            for _ in range(counts[row]):
+                begin, end = min(max(place + first, 0), size), min(max(place + last + 1, 0), size)
+                hi, lo = np.int64(0), np.int64(0)
+                if begin < end:
+                    # -x is ~x + 1
+                    hi, lo = add_wide(until[0, end], until[1, end], ~until[0, begin], ~until[1, begin])
+                    hi, lo = add_wide(hi, lo, np.int64(0), np.int64(1))
+                if _less(hi, lo, limits[0], limits[1]) or _less(limits[2], limits[3], hi, lo):
+                    return sums[0], sums[1], OVERFLOW, row
+                sums[0, done], sums[1, done] = hi, lo
+                done += 1
+                place += 1
+    return sums[0], sums[1], OK, -1

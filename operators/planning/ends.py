@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vernier.operators.group_functions.logic import LogicSpec
-from vernier.operators.group_functions.ordered import Shift
+from vernier.operators.group_functions.ordered import OrderedSpec
 from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.kernels.aggregating import FLAG, KIND, MAX, MIN, WORD, WORDS
 from vernier.operators.language.expr.order import Orders
@@ -58,7 +58,7 @@ def surroundings_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Surroundi
         field = val.field(spec.on)
         flag = 0 if field.nullable else -1
         return [spec.on], Surroundings(val.width, 1, on=field.words - 1, flag=flag, gap=spec.gap)
-    if not isinstance(spec, Shift) or abs(spec.step) > FARTHEST:
+    if not isinstance(spec, OrderedSpec) or spec.reach is None or spec.reach > FARTHEST:
         return None
     names = [name for name, _ in spec.by]
     whole = 0
@@ -69,7 +69,7 @@ def surroundings_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Surroundi
         whole += field.words
     if all(not descending for _, descending in spec.by) and not val.text_words:
         whole = val.width
-    return (names, Surroundings(whole, max(abs(spec.step), 1))) if whole else None
+    return (names, Surroundings(whole, spec.reach)) if whole else None
 
 
 def ordered_first(by: Sequence[str], val: RowType) -> RowType:

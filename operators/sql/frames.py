@@ -1,11 +1,12 @@
 """OVER with a frame that begins or ends beside the current row: sums and counts as differences of running sums.
 
 `RANGE … CURRENT ROW`, which ORDER BY means by itself, adds up the rows of each value of the order first, runs over
-these sums, and joins the rows with them: rows that are equal in the order have equal results. `ROWS` numbers the rows,
-so that each copy has a place, and takes the running sum at the frame's end less the one before its beginning.
+these sums, and joins the rows with them: rows that are equal in the order have equal results. `ROWS` between two
+places adds up the rows around each row, of which a change reads no others. With an end that is unbounded it numbers the
+rows, so that each copy has a place, and takes the running sum at the frame's end less the one before its beginning.
 
-Cost: as the running sum's, O(rows of the partition) for a change. Sums of doubles are refused where they would be
-differences, because these are not exact.
+Cost of frames with an unbounded end: as the running sum's, O(rows of the partition) for a change. Sums of doubles are
+refused where they would be differences, because these are not exact.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vernier.operators.group_functions.frames import FrameSums
 from vernier.operators.group_functions.running import RunningExtreme
 from vernier.operators.language.collection.collection import Collection
-from vernier.operators.language.collection.ordering import grouped_by
+from vernier.operators.language.collection.ordering import grouped_by, orders
 from vernier.operators.language.expr.expression import (
     Binary,
     Call,
@@ -118,6 +120,8 @@ def framed(rows: Relation, function: Tree, name: str, by: list[Order], within: l
     given = [("frame_sum", added), ("frame_count", counted), ("frame_all", _ZERO)]
     wide, (sums, counts, everything) = rows.with_columns(given)
     make = _by_peers if frame.peers else _by_places
+    if frame.low is not None and frame.high is not None and not frame.peers:
+        make = _by_neighbours
     node, total, number = make(wide, sums, counts, by, within or [everything], frame)
     result = _result(Expressions(node.schema, {}), kind, of, total, number)
     kept = [(own, Column(own)) for own in rows.row.names]
@@ -246,6 +250,18 @@ def _by_places(
             high = Binary("-", high, low)
         ends.append(high)
     return found.node, ends[0], ends[1]
+
+
+def _by_neighbours(
+    rows: Relation, sums: str, counts: str, by: list[Order], within: list[str], frame: Frame
+) -> tuple[Node, Expr, Expr]:
+    """The sums over the rows around each row: a change reads no others."""
+    total, number = _names(rows, "frame_total", "frame_number")
+    order = tuple(one for one in orders(by, rows.node.schema, "over") if one[0] not in within)
+    if not order:
+        return _by_places(rows, sums, counts, by, within, frame)
+    spec = FrameSums(order, total, (number,), (sums, counts), frame.low or 0, frame.high or 0)
+    return grouped_by(rows.node, tuple(within), spec), Column(total), Column(number)
 
 
 def _at(
