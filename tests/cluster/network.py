@@ -89,7 +89,7 @@ class Host:
         return [psutil.Process(int(pid)) for pid in found if psutil.pid_exists(int(pid))]
 
     def die(self) -> None:
-        """End all of its processes at once, as a power cut does; the cable is pulled first, so that nobody is told."""
+        """End all of its processes at once, as a power cut does; it pulls the cable first, so no peer hears of it."""
         self.cut()
         self.signal(signal.SIGKILL)
 
