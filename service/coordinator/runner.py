@@ -291,8 +291,9 @@ class Runner:
 
     def _missing(self, attempt: Attempt, missing: int, seconds: float) -> None:
         """Report workers that have not begun their tasks, and keep waiting."""
-        if not self._made:
-            return  # the first epoch waits for Python and the kernels, and nothing has stopped
+        if not self._made or not self._settings.spark.on_cluster:
+            # The first epoch waits for Python and the kernels, and on one host workers are forked: nothing has stopped.
+            return
         workers = self._settings.workers
         some = "worker has" if workers == 1 else f"{workers} workers have"
         reason = f"{missing} of {some} not begun for {seconds:g} s: {self._hooks.missing()}"
