@@ -43,6 +43,20 @@ SERVED: dict[str, list[str]] = {
     "freshness": ["--seconds", "3", "--warm", "2", "--rate", "100"],
 }
 NIGHTLY: dict[str, list[str]] = {
+    "changes": [
+        "--rows",
+        "5000",
+        "--accounts",
+        "500",
+        "--changes",
+        "5",
+        "--kill-at",
+        "2",
+        "--base-epochs",
+        "5",
+        "--most",
+        "0",
+    ],
     "snapshots": ["--rows", "20000", "--nodes", "1000", "--changes", "500", "--kills", "1"],
     "burst": ["--rate", "20", "--times", "5", "--seconds", "2", "--calm", "4"],
     "capacity": ["--seconds", "2", "--rates", "100"],
