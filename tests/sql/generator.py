@@ -135,8 +135,12 @@ class Generator:
         columns = [(f"v{at}", kind) for at, kind in enumerate(inner)]
         values = ", ".join(f"{self._value(scope, kind, 0)} AS {name}" for name, kind in columns)
         rows = Scope(columns)
+        names = [name for name, _ in columns]
+        self.choose.shuffle(names)
+        by = ", ".join(name + self.choose.choice(("", " DESC")) for name in names)
+        window = (f"PARTITION BY {self.choose.choice(names)}" if self._chance(0.7) else "", by)
         outputs = [
-            f"{self._over(rows, kind) if self._chance(0.6) else self._value(rows, kind, 0)} AS c{at}"
+            f"{self._over(rows, kind, window) if self._chance(0.6) else self._value(rows, kind, 0)} AS c{at}"
             for at, kind in enumerate(wanted)
         ]
         return Made(
@@ -359,11 +363,11 @@ class Generator:
             return f"{self.choose.choice(('bool_and', 'bool_or'))}({value('bool')}){where}"
         return f"{self.choose.choice(('min', 'max'))}({value(kind)}){where}"
 
-    def _over(self, rows: Scope, kind: str) -> str:
+    def _over(self, rows: Scope, kind: str, window: tuple[str, str]) -> str:
+        """A window function. window: PARTITION BY and ORDER BY all columns, the same for all functions of a query:
+        copies of a row have one order in each window, and any order across windows."""
         names = [name for name, _ in rows.columns]
-        self.choose.shuffle(names)
-        by = ", ".join(name + self.choose.choice(("", " DESC")) for name in names)
-        within = f"PARTITION BY {self.choose.choice(names)}" if self._chance(0.7) else ""
+        within, by = window
         chance = self.choose.random()
         if kind == "int" and chance < 0.5:
             ranks = self.choose.choice(("row_number()", "rank()", "dense_rank()"))
@@ -375,7 +379,7 @@ class Generator:
             step = self.choose.randint(1, 2)
             return f"{function}({self.choose.choice(rows.of(kind))}, {step}{default}) OVER ({within} ORDER BY {by})"
         if kind in ("int", "decimal") and rows.of(kind) and chance < 0.9:
-            value = f"sum({self.choose.choice(rows.of(kind))})"
+            value = f"{self.choose.choice(('sum', 'sum', 'min', 'max'))}({self.choose.choice(rows.of(kind))})"
             value = f"count({self.choose.choice(names)})" if kind == "int" and self._chance(0.4) else value
             value = f"CAST({value} OVER ({within} ORDER BY {self._frame(by, names)}) AS DECIMAL(30, 6))"
             return f"CAST({value} AS BIGINT)" if kind == "int" else value
