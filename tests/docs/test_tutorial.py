@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.command import VERNIER, environment
 from tests.docs.session import Session
-from tests.live.service import free_port
+from tests.live.service import free_port, wait_for
 from tests.sidecar.builder import StateBuilder
 from tests.sidecar.conftest import Served, serve
 from vernier.operators.language.collection.app import load_program
@@ -51,8 +52,12 @@ class Standin:
         before = self.program.frontier
         self.program.advance(upper)
         self.builder.commit(upper, {view: self.program.changes(view, since=before) for view in self.builder.views})
+        wait_for("the sidecar has read the epoch", lambda: self._frontier() >= upper)
         lines_sent = f"{len(lines)} line{'' if len(lines) == 1 else 's'}"
         return f"sent {lines_sent} to {source}\nvisible at {upper - 1}\ntoken\n"
+
+    def _frontier(self) -> int:
+        return int(httpx.get(f"{self.session.url}/v1/frontiers").json().get("upper", [0])[0])
 
 
 @pytest.fixture
