@@ -114,6 +114,44 @@ def test_arrangements_sources_and_dead_letters(console: Console) -> None:
     assert console.complaints == []
 
 
+def test_a_question_in_sql(console: Console) -> None:
+    page = console.page
+    page.keyboard.press("q")
+    question, note = page.locator("#question"), page.locator("#question-note")
+    expect(question).to_have_attribute("placeholder", 'SELECT count(*) FROM "reach"')
+    page.locator("#question-run").click()
+    expect(page.locator("#question-rows td")).to_have_text(["3"])
+    asked = "SELECT node, node * 9007199254740993 AS big, '<b>' AS text, NULL AS none FROM reach ORDER BY node"
+    question.fill(asked)
+    question.press("Control+Enter")
+    expect(note).to_contain_text("3 rows as of ")
+    expect(page.locator("#question-rows th")).to_have_text(["node", "big", "text", "none"])
+    first = page.locator("#question-rows tbody tr").first.locator("td")
+    expect(first).to_have_text(["1", "9007199254740993", "<b>", "null"])
+    # Keys that are typed are text; a question has the time that the console shows.
+    question.press("End")
+    question.press("l")
+    expect(question).to_have_value(f"{asked}l")
+    console.commit((4, 1))
+    expect(console.chips).to_have_text(["1", "2", "3", "4"])
+    question.blur()
+    page.keyboard.press("[")
+    expect(console.chips).to_have_text(["1", "2", "3"])
+    question.fill("SELECT count(*) AS n FROM reach")
+    question.press("Control+Enter")
+    expect(page.locator("#question-rows td")).to_have_text(["3"])
+    page.keyboard.press("Escape")
+    page.keyboard.press("l")
+    expect(console.chips).to_have_text(["1", "2", "3", "4"])
+    page.locator("#question-run").click()
+    expect(page.locator("#question-rows td")).to_have_text(["4"])
+    assert console.complaints == []
+    question.fill("SELECT * FROM reech")
+    question.press("Control+Enter")
+    expect(note).to_have_text("line 1, column 15: there is no view 'reech'; did you mean 'reach'?")
+    expect(page.locator("#question-table")).to_be_hidden()
+
+
 def _violations(page: Page) -> list[str]:
     page.evaluate(AXE.read_text())
     found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")

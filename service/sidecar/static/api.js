@@ -32,15 +32,17 @@ export class Problem extends Error {
   }
 }
 
-/** GET a path; the response if it is a success, else a Problem. A network failure is the TypeError of fetch. */
-async function request(path, { parameters = {}, accept = "application/json", signal }) {
+/** GET a path, or POST a body; the response if it is a success, else a Problem. A network failure is the TypeError of
+ * fetch. */
+async function request(path, { parameters = {}, accept = "application/json", signal, deadline = DEADLINE_MS, body }) {
   const query = new URLSearchParams(parameters).toString();
   for (;;) {
     const used = token();
-    const headers = { accept, ...credentials() };
+    const headers = { accept, ...credentials(), ...(body && { "content-type": "application/json" }) };
     // Each try has a deadline of its own: a person may take a while to find the token.
-    const until = signal ?? AbortSignal.timeout(DEADLINE_MS);
-    const answer = await fetch(query ? `${path}?${query}` : path, { headers, cache: "no-store", signal: until });
+    const until = signal ?? AbortSignal.timeout(deadline);
+    const options = { method: body ? "POST" : "GET", headers, body, cache: "no-store", signal: until };
+    const answer = await fetch(query ? `${path}?${query}` : path, options);
     if (answer.ok) return answer;
     const problem = new Problem(answer.status, await answer.json().catch(() => ({})));
     if (answer.status !== 401 || !(await another(used, problem.message))) throw problem;
@@ -50,6 +52,12 @@ async function request(path, { parameters = {}, accept = "application/json", sig
 /** GET a path; the body, or a Problem. */
 export async function ask(path, parameters = {}) {
   const answer = await request(path, { parameters });
+  return parse(await answer.text());
+}
+
+/** POST an object as JSON; the body of the answer, or a Problem. */
+export async function send(path, object, deadline) {
+  const answer = await request(path, { body: JSON.stringify(object), deadline });
   return parse(await answer.text());
 }
 

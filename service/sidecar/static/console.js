@@ -13,6 +13,7 @@ import { Lanes } from "./lanes.js";
 import { Latency, WINDOW_SECONDS } from "./latency.js";
 import { Letters } from "./letters.js";
 import { every, feed } from "./poll.js";
+import { Questions } from "./questions.js";
 import { Rows } from "./rows.js";
 import { Session } from "./session.js";
 import { Sources } from "./sources.js";
@@ -33,6 +34,7 @@ const epochs = new Epochs(lanes, health);
 const latency = new Latency(session);
 const sources = new Sources(lanes);
 const letters = new Letters();
+new Questions(session);
 const arrangements = new Arrangements((traces) => dataflow.keep(traces));
 const dataflow = new Dataflow((operators) => arrangements.name(operators));
 

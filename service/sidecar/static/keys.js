@@ -6,6 +6,7 @@ const PANELS = {
   f: "frontiers",
   v: "views",
   c: "changes-panel",
+  q: "question-panel",
   p: "latency",
   d: "dataflow",
   a: "arrangements-panel",
@@ -45,7 +46,7 @@ export function listen({ session, history, views }) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || at("keys").open) return;
     const { key, target } = event;
-    if (target.matches("input[type=search]")) {
+    if (target.matches("input[type=search], textarea")) {
       if (key === "Escape") target.blur();
       return;
     }
