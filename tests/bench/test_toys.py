@@ -58,6 +58,7 @@ NIGHTLY: dict[str, list[str]] = {
         "0",
     ],
     "snapshots": ["--rows", "20000", "--nodes", "1000", "--changes", "500", "--kills", "1"],
+    "failover": ["--kills", "1"],
     "burst": ["--rate", "20", "--times", "5", "--seconds", "2", "--calm", "4"],
     "capacity": ["--seconds", "2", "--rates", "100"],
     "fanout": ["--seconds", "2", "--subscribers", "10", "--changes", "20"],
