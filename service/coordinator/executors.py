@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from vernier.service.cluster.rendezvous import Attempt
+from vernier.service.coordinator.attempt_watch import AttemptWatch
 from vernier.storage.threads import Threads
 
 
@@ -68,30 +69,19 @@ class Executors:
             self._spark.range(tasks, numPartitions=tasks).mapInArrow(_nothing, "id long").collect()
 
 
-class MissingWorkers:
+class MissingWorkers(AttemptWatch):
     """Watches an attempt until it has ended. report: called with the attempt, the number of workers that have not begun
     their tasks and the seconds, each time when some of them are missing after another `seconds`."""
 
     def __init__(self, attempt: Attempt, seconds: float, report: Callable[[Attempt, int, float], None]) -> None:
-        self._attempt, self._seconds, self._report = attempt, seconds, report
-        self._timer = self._later()
+        self._report = report
+        super().__init__(attempt, seconds)
 
-    def cancel(self) -> None:
-        """The attempt has ended: stop looking."""
-        self._timer.cancel()
-
-    def _look(self) -> None:
-        if self._attempt.ended.is_set():
-            return
+    def look(self) -> bool:
+        """Report the workers that are missing now; returns True."""
         if missing := self._attempt.missing:
             self._report(self._attempt, missing, self._seconds)
-        self._timer = self._later()
-
-    def _later(self) -> threading.Timer:
-        timer = threading.Timer(self._seconds, self._look)
-        timer.daemon = True
-        timer.start()
-        return timer
+        return True
 
 
 def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ import msgspec
 from vernier.service.cluster.messages import Poisoned, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 from vernier.service.config.settings import Settings
+from vernier.service.coordinator.attempt_watch import AttemptWatch
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
@@ -256,8 +257,10 @@ class Runner:
         watch = threading.Timer(seconds, self._give_up, (stage, attempt, seconds))
         watch.daemon = True
         watch.start()
-        stuck = StuckWorkers(attempt, self._settings.epoch.function_ms / 1000, self._stuck)
-        missing = MissingWorkers(attempt, MISSING_SECONDS, self._missing)
+        watches: list[AttemptWatch] = [StuckWorkers(attempt, self._settings.epoch.function_ms / 1000, self._stuck)]
+        if self._made and self._settings.spark.on_cluster:
+            # The first epoch waits for Python and the kernels, and on one host workers are forked.
+            watches.append(MissingWorkers(attempt, MISSING_SECONDS, self._missing))
         spark = ""
         try:
             if not stage.run(frame, attempt.id):
@@ -267,8 +270,8 @@ class Runner:
             spark = str(error)
         finally:
             watch.cancel()
-            stuck.cancel()
-            missing.cancel()
+            for one in watches:
+                one.cancel()
         if not spark:
             # Every worker reported before its task ended, but our thread may not have received the last report yet.
             attempt.ended.wait(REPORT_SECONDS)
@@ -291,9 +294,6 @@ class Runner:
 
     def _missing(self, attempt: Attempt, missing: int, seconds: float) -> None:
         """Report workers that have not begun their tasks, and keep waiting."""
-        if not self._made or not self._settings.spark.on_cluster:
-            # The first epoch waits for Python and the kernels, and on one host workers are forked: nothing has stopped.
-            return
         workers = self._settings.workers
         some = "worker has" if workers == 1 else f"{workers} workers have"
         reason = f"{missing} of {some} not begun for {seconds:g} s: {self._hooks.missing()}"

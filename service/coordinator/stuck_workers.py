@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sysconfig
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,33 +16,23 @@ from pathlib import Path
 from vernier.operators.location import is_ours_file
 from vernier.service.cluster.call_watch import STACKS
 from vernier.service.cluster.rendezvous import Attempt
+from vernier.service.coordinator.attempt_watch import AttemptWatch
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-class StuckWorkers:
+class StuckWorkers(AttemptWatch):
     """Reads what the workers have written while an attempt runs. seconds: how long a call may take; report: called once
     with the attempt, the function with its line, and the seconds."""
 
     def __init__(self, attempt: Attempt, seconds: float, report: Callable[[Attempt, str, float], None]) -> None:
-        self._attempt, self._seconds, self._report = attempt, seconds, report
+        self._report = report
         self._before: dict[int, int] = {}
-        self._timer = self._later()
+        super().__init__(attempt, seconds)
 
-    def cancel(self) -> None:
-        """The attempt has ended: stop looking."""
-        self._timer.cancel()
-
-    def _later(self) -> threading.Timer:
-        timer = threading.Timer(self._seconds, self._look)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def _look(self) -> None:
-        if self._attempt.ended.is_set():
-            return
+    def look(self) -> bool:
+        """Read what is new; returns whether nothing of it is a call of the program."""
         for pid in self._attempt.pids:
             written = _read(pid)
             # Text that is there at the first look belongs to an earlier attempt, or the interpreter will write it
@@ -53,8 +42,8 @@ class StuckWorkers:
             if frame is not None:
                 call = f"{frame}, which lets nothing else of its process run, so its input cannot be shown"
                 self._report(self._attempt, call, self._seconds)
-                return
-        self._timer = self._later()
+                return False
+        return True
 
 
 def program_frame(stack: str) -> str | None:

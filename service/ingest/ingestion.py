@@ -148,7 +148,7 @@ class Ingestion:
         partitions = {batch.messages.topic: facts_of(batch, counted.get(batch.messages.topic, {})) for batch in decoded}
         for batch in decoded:
             facts = partitions[batch.messages.topic]
-            for partition, _, found in self._snapshots(batch, before, self._times(batch, before)):
+            for partition, _, found in self._snapshots(batch, before):
                 facts[partition] = msgspec.structs.replace(facts[partition], snapshot=found.at, snapped=found.ended)
         marks = {
             topic: {partition: self._marks(topic, partition, own, held) for partition, own in counts.items()}
@@ -404,13 +404,15 @@ class Ingestion:
         return time
 
     def _snapshots(
-        self, batch: DecodedTopic, before: IngestionState, time: Ints
+        self, batch: DecodedTopic, before: IngestionState, time: Ints | None = None
     ) -> Iterator[tuple[int, slice, Followed]]:
-        """What the batch says about the snapshots of its partitions, with the updates of each."""
+        """What the batch says about the snapshots of its partitions, with the updates of each. time: the updates' data
+        times, if the caller has them."""
         messages, parsed = batch.messages, batch.parsed
         known = before.topics.get(messages.topic, {})
         if parsed is None or (parsed.marks is None and all(clock.snapshot is None for clock in known.values())):
             return
+        time = self._times(batch, before) if time is None else time
         for partition, run in messages.runs():
             own = batch.updates_of(run)
             clock = known.get(str(partition)) or PartitionClock(active_ms=0)
