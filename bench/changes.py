@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import tempfile
 import threading
 import time
@@ -26,11 +25,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from kafka import KafkaProducer
 
+from bench.driver import Driver
 from bench.record import tell
 from bench.stream import Ints
 from tests.operators import changes as listed
@@ -40,7 +39,6 @@ from vernier.service.config.programs import Program, Registry
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.topics import create_topics
 from vernier.service.status.change import FILE
-from vernier.service.supervision.parent_watch import command
 from vernier.service.views.snapshot_reader import Reader
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
@@ -100,7 +98,7 @@ class Service(threading.Thread):
 
     def __init__(self, folder: Path, broker: EmbeddedBroker, workers: int) -> None:
         super().__init__(daemon=True)
-        self.folder, self.state = folder, StateDirectory(folder / "state")
+        self.state = StateDirectory(folder / "state")
         self.commits: list[int] = []
         (folder / "fixed.py").write_text(LIST + FIXED, "utf-8")
         settings: dict[str, object] = {
@@ -111,28 +109,8 @@ class Service(threading.Thread):
             given = {"path": folder / f"{name}.parquet", "format": "parquet", "time": AT}
             settings[f"sources.{name}.clock"] = "event"
             settings |= {f"sources.{name}.snapshot.{key}": value for key, value in given.items()}
-        self._flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        self._process: subprocess.Popen[bytes] | None = None
+        self.driver = Driver(folder, settings)
         self._over = threading.Event()
-
-    def begin(self) -> None:
-        """Start the driver."""
-        with open(self.folder / "log", "ab") as log:
-            self._process = subprocess.Popen(
-                command("vernier.service.coordinator.driver", self._flags),
-                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-
-    def kill(self) -> None:
-        """Kill it with all that it has started."""
-        if self._process is not None and self._process.poll() is None:
-            family = psutil.Process(self._process.pid).children(recursive=True)
-            self._process.kill()
-            for one in family:
-                if one.is_running():
-                    one.kill()
-            self._process.wait()
-            psutil.wait_procs(family, 60)
 
     def run(self) -> None:
         """Note the commits."""
@@ -147,8 +125,7 @@ class Service(threading.Thread):
 
     def newest(self) -> Manifest | None:
         """The newest commit. Raises SystemExit if the driver has ended."""
-        if self._process is None or self._process.poll() is not None:
-            raise SystemExit((self.folder / "log").read_text("utf-8")[-2000:])
+        self.driver.check()
         return self.state.latest()
 
     def wait(self, what: Callable[[Manifest], bool]) -> Manifest:
@@ -159,7 +136,7 @@ class Service(threading.Thread):
             if newest is not None and what(newest):
                 return newest
             time.sleep(0.02)
-        raise SystemExit("it took too long\n" + (self.folder / "log").read_text("utf-8")[-2000:])
+        raise SystemExit("it took too long\n" + self.driver.said())
 
     def longest_gap(self, since: int, until: int) -> float:
         """The longest time in seconds between two commits, with the last one before `since` (ns)."""
@@ -171,7 +148,7 @@ class Service(threading.Thread):
         """End everything."""
         self._over.set()
         self.join()
-        self.kill()
+        self.driver.kill()
 
 
 def write_rows(folder: Path, rows: int, accounts: int) -> dict[str, Ints]:
@@ -252,7 +229,7 @@ def main() -> None:
         uses, service = Uses(broker.bootstrap, args.accounts), Service(folder, broker, args.workers)
         registry, reader = Registry(service.state.blob), Reader(folder / "state")
         gaps, seconds, back, compared = list[float](), list[float](), 0.0, 0
-        service.begin()
+        service.driver.start()
         service.start()
         uses.start()
         try:
@@ -273,9 +250,9 @@ def main() -> None:
                 switched = lambda one, was=was, names=names: one.program != was and one.views.keys() == names  # noqa: E731
                 if number == args.kill_at:
                     service.wait(lambda one: FILE.read(service.state.blob) is not None or switched(one))  # noqa: B023
-                    service.kill()
+                    service.driver.kill()
                     killed = time.time_ns()
-                    service.begin()
+                    service.driver.start()
                     service.wait(lambda one: one.committed_ns > killed)  # noqa: B023
                     back = (time.time_ns() - killed) / 1e9
                 newest = service.wait(switched)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import tempfile
 import threading
 import time
@@ -28,11 +27,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from kafka import KafkaProducer
 
+from bench.driver import Driver
 from bench.record import tell
 from bench.stream import Ints
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.topics import create_topics
-from vernier.service.supervision.parent_watch import command
 from vernier.service.views.snapshot_reader import Reader
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
@@ -51,11 +50,11 @@ app.view("degrees", app.source("edges", Edge).group_by("src").agg(n=vn.count()),
 """
 
 
-class Service:
+class Service(Driver):
     """The driver on a folder, and what its processes use."""
 
     def __init__(self, folder: Path, broker: EmbeddedBroker, workers: int, piece_mb: int) -> None:
-        self.folder, self.most_mb = folder, 0.0
+        self.most_mb = 0.0
         (folder / "program.py").write_text(PROGRAM, "utf-8")
         snapshot = {"path": folder / "edges", "format": "parquet", "time": AT, "piece_mb": piece_mb}
         settings: dict[str, object] = {
@@ -63,36 +62,11 @@ class Service:
             "state.keep": 4096, "kafka.bootstrap": broker.bootstrap, "sources.edges.clock": "event",
             **{f"sources.edges.snapshot.{key}": value for key, value in snapshot.items()},
         }  # fmt: skip
-        self._flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder, settings)
         self._cpu: dict[int, float] = {}
         self._over = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)
         self._watch.start()
-
-    def start(self) -> None:
-        """Start the driver."""
-        with open(self.folder / "log", "ab") as log:
-            self._process = subprocess.Popen(
-                command("vernier.service.coordinator.driver", self._flags),
-                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-
-    def kill(self) -> None:
-        """Kill it with all that it has started."""
-        if self._process is not None:
-            family = self._family()
-            self._process.kill()
-            for one in family:
-                if one.is_running():
-                    one.kill()
-            self._process.wait()
-            psutil.wait_procs(family, 60)
-
-    def check(self) -> None:
-        """Raises SystemExit if the driver has ended."""
-        if self._process is None or self._process.poll() is not None:
-            raise SystemExit((self.folder / "log").read_text("utf-8")[-2000:])
 
     def close(self) -> None:
         """End everything."""
@@ -104,16 +78,10 @@ class Service:
         """The processor time of all processes so far."""
         return sum(self._cpu.values())
 
-    def _family(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self._process.pid).children(recursive=True) if self._process is not None else []
-        except psutil.NoSuchProcess:
-            return []
-
     def _look(self) -> None:
         while not self._over.wait(0.2):
             size = 0.0
-            for one in self._family():
+            for one in self.family():
                 try:
                     times = one.cpu_times()
                     self._cpu[one.pid] = times.user + times.system

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.operators.recounts import check
+from tests.operators.recounts import check, drifting
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier.operators.failures import AggregateOverflow
@@ -111,15 +111,7 @@ def test_changes_far_from_each_other_in_large_groups(seed: int) -> None:
     def event() -> Row:
         return 0, choose.choice(["b", LONG]), choose.randrange(300), Decimal(choose.randrange(400)) / 4
 
-    held = [event() for _ in range(150)]
-    log: Log = [(row, 0, 1) for row in held]
-    for at in range(1, 50):
-        for _ in range(choose.randrange(1, 4)):
-            if choose.random() < 0.5:
-                log.append((held.pop(choose.randrange(len(held))), at, -1))
-            else:
-                held.append(event())
-                log.append((held[-1], at, choose.choice([1, 1, 2])))
+    log = drifting(choose, event, 150, 50, 3)
     check(run(program(), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
 
 

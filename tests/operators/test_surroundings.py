@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.operators.recounts import check
+from tests.operators.recounts import check, drifting
 from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
@@ -133,15 +133,7 @@ def test_changes_far_from_each_other_in_large_groups(seed: int) -> None:
         name = choose.choice(["b", LONG + str(choose.randrange(3))])
         return (0, name, choose.randrange(60), choose.choice([None, *range(0, 400, 3), *range(400)]))
 
-    held = [event() for _ in range(120)]
-    log: Log = [(row, 0, 1) for row in held]
-    for at in range(1, 60):
-        for _ in range(choose.randrange(1, 3)):
-            if choose.random() < 0.5:
-                log.append((held.pop(choose.randrange(len(held))), at, -1))
-            else:
-                held.append(event())
-                log.append((held[-1], at, choose.choice([1, 1, 2])))
+    log = drifting(choose, event, 120, 60, 2)
     check(run(program(), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
 
 
