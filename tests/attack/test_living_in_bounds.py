@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,10 +116,7 @@ def test_what_a_service_waits_for_is_named_and_it_stops_and_leaves_nothing(crowd
 
     # What was killed leaves its files in its own folder, and the next start removes them.
     (old,) = crowds.runs
-    for process, _ in crowds.family():
-        process.send_signal(signal.SIGKILL)
-    assert crowds.process is not None
-    crowds.process.wait()
+    crowds.kill_all()
     assert old.exists()
     crowds.start()
     assert not old.exists()

@@ -73,10 +73,7 @@ def test_a_second_ctrl_c_and_a_kill_lose_nothing_and_leave_nothing(
         service.stay.unlink()
         service.start()
         wait_for("it has made the epoch", lambda: _rows(service, "brooded") == {(1, 13), (2, 13)})
-        for process, _ in service.family():
-            process.send_signal(signal.SIGKILL)
-        assert service.process is not None
-        service.process.wait()
+        service.kill_all()
         assert list(temporary.iterdir()) == []
         check_private(service)
         service.start()

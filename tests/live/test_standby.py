@@ -1,14 +1,11 @@
 """Two services on one state: one makes epochs, the other stands by and takes over when the first one's host dies."""
 
 import contextlib
-import os
 import random
-import signal
 import time
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 
 from tests.live.service import Feeder, Service, wait_for
@@ -60,7 +57,8 @@ def test_a_standby_takes_over_and_loses_nothing(tmp_path: Path) -> None:
             samplers.append(Sampler(waiting, number))
             samplers[-1].start()
             wait_for("samples of both", lambda one=samplers[-1]: len(one.samples) >= 10 or one.failure)
-            _end(active)
+            active.kill_all()
+            active.process = None
             began, before = time.monotonic(), waiting.frontier()
             wait_for("the standby makes epochs", lambda one=waiting, since=before: one.frontier() > since + 10**9)
             seconds.append(time.monotonic() - began)
@@ -86,13 +84,3 @@ def test_a_standby_takes_over_and_loses_nothing(tmp_path: Path) -> None:
         assert active.read(end - 1) == last, "sidecars of two hosts answer alike"
         assert httpx.get(f"{active.url}/readyz", timeout=5).status_code == 200
     print("takeovers, seconds to the next second of answers:", [round(one, 1) for one in seconds])
-
-
-def _end(service: Service) -> None:
-    """End every process of a host at once, as a power cut does."""
-    family = [process for process, _ in service.family()]
-    for process in family:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-    psutil.wait_procs(family, timeout=10)
-    service.process = None
