@@ -7,11 +7,10 @@ import signal
 import stat
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.attack.test_living_in_bounds import Crowds, _rows
-from tests.live.service import wait_for
+from tests.live.service import still_running, wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -62,8 +61,7 @@ def test_a_second_ctrl_c_and_a_kill_lose_nothing_and_leave_nothing(
         wait_for("it stops", lambda: "sidecar: stopping" in (tmp_path / "up.log").read_text("utf-8"))
         up.send_signal(signal.SIGINT)
         assert up.wait(60) == 0
-        _, alive = psutil.wait_procs(family, timeout=60)
-        assert alive == []
+        assert still_running(family, 60) == []
         service.process = None
         assert service.runs == []
         assert list(temporary.iterdir()) == []

@@ -135,6 +135,20 @@ class Feeder(threading.Thread):
             raise self.failure
 
 
+def still_running(processes: list[psutil.Process], patience: float) -> list[psutil.Process]:
+    """Those that have not ended after so many seconds.
+
+    One whose parent was killed has ended as soon as it is a zombie: only `init` can remove it, in its own time.
+    """
+    _, left = psutil.wait_procs(processes, timeout=patience)
+    alive = []
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                alive.append(process)
+    return alive
+
+
 class Service:
     """`vernier up` on folders of its own. As a context manager it ends all that it started.
 
@@ -219,7 +233,7 @@ class Service:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        _, alive = psutil.wait_procs(family, timeout=10)
+        alive = still_running(family, 10)
         for process in alive:
             process.kill()
         self.process = None
