@@ -196,7 +196,11 @@ class Service:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        if kind is not None:
+            # pytest shows this beside the failure; the folder is gone when somebody reads it.
+            print((self.folder / "up.log").read_text(errors="replace")[-4000:])
+            print([(process.pid, role) for process, role in self.family()])
         self.stop()
         self.output.close()
 
