@@ -2,7 +2,9 @@
 
 `--what executor`: the demonstration's program on Spark's `local-cluster` (executors are processes of their own), of
 which one executor is killed with -9. `--what driver`: two services on one state, one makes epochs and the other
-stands by; all processes of the first one's host are killed with -9. `--state s3` puts the state into an S3 server.
+stands by; all processes of the first one's host are killed with -9. `--state s3` puts the state into an S3 server; the
+standby, on the same machine, sees that the owner has ended and does not wait until the lock expires (`state.lock_ms`),
+as it would for another machine.
 
 A pause is the longest time between two commits seen over HTTP, from the kill to a commit that has updates sent a second
 after it. `said`: seconds until /readyz names a reason. In the end all answers are compared with a recomputation. One

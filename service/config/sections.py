@@ -17,6 +17,7 @@ from vernier.service.codec.instants import parse_instant
 from vernier.service.config.loopback import is_loopback
 from vernier.service.config.memory_shares import java_bytes
 from vernier.service.config.section import Section, milliseconds
+from vernier.storage.blob.leases import LEAST_TTL_MS, TTL_MS
 from vernier.storage.blob.location import CACHE_BYTES, BlobLocation
 from vernier.storage.errors import CallerError
 
@@ -43,6 +44,12 @@ class State(Section):
         default=False,
         description="while another coordinator owns the state: wait with Spark started, and take over when it ends",
     )
+    lock_ms: int = Field(
+        default=TTL_MS,
+        ge=LEAST_TTL_MS,
+        description="in an object store: how long the owner's lock outlives it when its host dies, and more than the "
+        "longest pause of a living owner",
+    )
     rebuild: bool = Field(
         default=False,
         description="if a changed program cannot continue from the state: start empty and read all of the topics",
@@ -54,6 +61,8 @@ class State(Section):
     keep_sources: bool = Field(
         default=False, description="keep every source's rows whole, so that programs can join or change later"
     )
+
+    _durations = field_validator("lock_ms", mode="before")(milliseconds)
 
     @field_validator("discard_after", mode="before")
     @classmethod
@@ -76,7 +85,7 @@ class State(Section):
     def place(self) -> BlobLocation:
         """The location of the state, for all processes of the service."""
         cache = None if self.cache is None else str(self.cache.resolve())
-        place = BlobLocation(self.path, cache, self.cache_mb << 20)
+        place = BlobLocation(self.path, cache, self.cache_mb << 20, self.lock_ms)
         return place if place.folder is None else replace(place, uri=str(place.folder))
 
     @property

@@ -32,7 +32,8 @@ class Child:
     module, arguments: what it runs. ready: whether it is in operation; polled until true. stop_seconds: how long it may
     take to stop by itself. environment: added to the supervisor's own. last: it starts after all others are ready and
     none of them waits. waits: whether it is ready but does not work yet, because it is a standby.
-    started: called before each start, so that `ready` can tell what this start has reached.
+    started: called before each start, so that `ready` can tell what this start has reached. ended: called whenever it
+    has died or was killed.
     final: an exit status after which it is not restarted, because the new process would end in the same way.
     """
 
@@ -52,6 +53,7 @@ class Child:
     """None until it is known. A standby that took over stays so until it is started again."""
     waits: Callable[[], bool] = lambda: False
     started: Callable[[], None] = lambda: None
+    ended: Callable[[], None] = lambda: None
     process: subprocess.Popen[bytes] | None = None
     _since: float = 0.0
     _look_at: float = 0.0
@@ -106,6 +108,8 @@ class Child:
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
+        if process.returncode:
+            self.ended()
 
     def look(self, say: Say) -> None:
         """Check readiness, and restart the process if it died. Raises ProcessFailed if it was never ready."""

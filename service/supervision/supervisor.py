@@ -40,6 +40,7 @@ from vernier.service.supervision.parent_watch import UMASK
 from vernier.service.toolchain.first_use import have_jars, have_kernels
 from vernier.service.toolchain.jars import kafka_jars, spark_jars
 from vernier.service.toolchain.java import find_java
+from vernier.storage.errors import StorageError
 from vernier.storage.state.state import FOLDERS, LOCK, StateDirectory
 
 LEAST_FREE_BYTES = 256 << 20
@@ -191,6 +192,7 @@ class Supervisor:
                 final=STOPPED,
                 waits=lambda: self._driver_waits(head),
                 started=lambda: before.look(head),
+                ended=lambda: self._bury(head),
             ),
             Child(
                 "sidecar",
@@ -208,6 +210,15 @@ class Supervisor:
                 child.environment = {"TMPDIR": str(self._scratch.path.absolute())}
         if not settings.publishes:
             publisher_status.delete(settings.state.place.open())
+
+    def _bury(self, head: StateDirectory) -> None:
+        """Release the lock of a driver that died, so that neither its successor nor a standby waits until it
+        expires."""
+        try:
+            if head.blob.release_ended(LOCK):
+                self.say("driver: its lock on the state is released")
+        except StorageError as problem:
+            _log.warning("the lock of the driver stays until it expires: %s", problem)
 
     def _driver_waits(self, head: StateDirectory) -> bool:
         """Whether the driver is a standby now."""

@@ -102,6 +102,11 @@ class Blob(Protocol):
         """Take a lock without waiting; None if another process has it."""
         ...
 
+    def release_ended(self, name: str) -> bool:
+        """Release a lock whose holder was a process of this machine and has ended without releasing it. Returns whether
+        there was one to release."""
+        ...
+
     def owner(self, name: str) -> Owner | None:
         """Who has a lock, as far as this can be determined."""
         ...

@@ -10,6 +10,7 @@ import xxhash
 
 from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.filecache import FileCache
+from vernier.storage.blob.leases import TTL_MS
 from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 
@@ -20,11 +21,13 @@ CACHE_BYTES = 8 << 30
 @dataclass(frozen=True)
 class BlobLocation:
     """Where a state lies. uri: a path or a fsspec URI. cache: the folder for local copies of a URI's segments; None for
-    a folder of this user in the system's temporary directory. cache_bytes: the size limit of these copies."""
+    a folder of this user in the system's temporary directory. cache_bytes: the size limit of these copies. lock_ms: how
+    long this process's locks and leases in an object store are valid without a heartbeat."""
 
     uri: str
     cache: str | None = None
     cache_bytes: int = CACHE_BYTES
+    lock_ms: int = TTL_MS
 
     @staticmethod
     def of(place: "str | os.PathLike[str] | BlobLocation") -> "BlobLocation":
@@ -48,4 +51,4 @@ class BlobLocation:
         uri = self.uri.rstrip("/")
         copies = Path(self.cache or Path(tempfile.gettempdir()) / f"vernier-cache-{os.getuid()}")
         cache = FileCache(copies / xxhash.xxh3_64_hexdigest(uri.encode()), self.cache_bytes)
-        return ObjectBlob(uri, FsspecStore(uri), lambda: time.time_ns() // 1_000_000, cache)
+        return ObjectBlob(uri, FsspecStore(uri), lambda: time.time_ns() // 1_000_000, cache, lock_ms=self.lock_ms)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from vernier.storage.blob.blob import Buffer, HeldLock, Owner
 from vernier.storage.blob.disk import storage_error
 from vernier.storage.blob.filecache import FileCache
-from vernier.storage.blob.leases import Claims, Clock
+from vernier.storage.blob.leases import TTL_MS, Claims, Clock
 from vernier.storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError
 
 Result = TypeVar("Result")
@@ -57,10 +57,12 @@ class ObjectBlob:
         owner: str | None = None,
         *,
         beating: bool = True,
+        lock_ms: int = TTL_MS,
+        machine: str | None = None,
     ) -> None:
-        """now, owner and beating are passed to its claims."""
+        """now, owner, beating, lock_ms and machine are passed to its claims."""
         self._where, self._store, self._cache = where, store, cache
-        self.claims = Claims(self, now, owner, beating=beating)
+        self.claims = Claims(self, now, owner, beating=beating, ttl_ms=lock_ms, machine=machine)
 
     @property
     def where(self) -> str:
@@ -146,6 +148,10 @@ class ObjectBlob:
     def lock(self, name: str) -> HeldLock | None:
         """Take the lock that is the chain of claims `name`."""
         return self.claims.lock(name)
+
+    def release_ended(self, name: str) -> bool:
+        """Release the lock of a process of this machine that has ended."""
+        return self.claims.release_ended(name)
 
     def owner(self, name: str) -> Owner | None:
         """Who has the lock; an Owner with no time left if it is free."""

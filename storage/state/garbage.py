@@ -4,6 +4,7 @@ Its owner counts in memory which kept manifests name a segment. So a collection 
 folder except the leases.
 """
 
+import logging
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -12,11 +13,15 @@ from dataclasses import dataclass
 from vernier.storage.blob import segment
 from vernier.storage.blob.blob import TEMPORARY, Blob
 from vernier.storage.blob.segment import segment_file, segment_name
-from vernier.storage.errors import FileMissing
+from vernier.storage.errors import FileMissing, StorageError
 from vernier.storage.state.lease import Leases
-from vernier.storage.state.manifest import EPOCH_DIGITS, manifest_file
+from vernier.storage.state.manifest import EPOCH_DIGITS, manifest_epoch, manifest_file
+
+_SWEEPS = (1, 8, 64, 512, 4096)
+"""The commits after a takeover that sweep: attempts of the overtaken owner may write for as long as they last."""
 
 _GOING = ".going"
+_log = logging.getLogger("vernier.storage")
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,8 @@ class Collected:
 
 
 class Garbage:
-    """What keeps the files of a state directory, and the deletion of the others."""
+    """What keeps the files of a state directory, and the deletion of the others. taken_over: an earlier owner may still
+    write files."""
 
     def __init__(self, blob: Blob, leases: Leases) -> None:
         self._blob, self._leases = blob, leases
@@ -37,6 +43,8 @@ class Garbage:
         self._uses: Counter[str] = Counter()
         self._garbage: set[str] = set()
         self._hidden: set[int] = set()
+        self.taken_over = False
+        self._commits = 0
         # Guards `_kept` and `_uses`, because commit and collect may run in different threads.
         self._books = threading.Lock()
 
@@ -92,10 +100,17 @@ class Garbage:
         return Collected(len(going) - len(saved), len(garbage), frozenset(leased | saved))
 
     def sweep(self, through: int | None) -> int:
-        """Delete unused segments of epochs up to `through` (None: of all epochs, if no attempt can be running yet)."""
+        """Delete unused segments of epochs up to `through` (None: of all epochs, if no attempt can be running yet), and
+        manifests of such epochs that an overtaken owner has left. Returns the number of files."""
         count = 0
         for file in self._blob.list(segment.FOLDER):
             name = segment_name(file)
+            made = manifest_epoch(file)
+            if made is not None and through is not None and made <= through and not self.keeps(made):
+                # Its owner ended between making it and finding that the name had been freed (`_refuse_overtaken`).
+                self._blob.delete(file)
+                count += 1
+                continue
             # A file that is being written has the name of its target as a prefix.
             epoch = file.removeprefix(f"{segment.FOLDER}/")[:EPOCH_DIGITS]
             old = through is None or (epoch.isdecimal() and int(epoch) <= through)
@@ -103,6 +118,20 @@ class Garbage:
                 self._blob.delete(file)
                 count += 1
         return count
+
+    def sweep_after_takeover(self, epoch: int) -> None:
+        """Called by each commit. Delete what an overtaken owner has left, which nothing names or counts: some commits
+        after a takeover pay for a list of the folder. Between two epochs, because a segment that a worker has written
+        beside them counts as unused until a manifest names it; it is written again."""
+        if not self.taken_over:
+            return
+        self._commits += 1
+        self.taken_over = self._commits < _SWEEPS[-1]
+        if self._commits in _SWEEPS:
+            try:
+                self.sweep(epoch)
+            except StorageError as problem:
+                _log.warning("files of the earlier owner are left until the next sweep: %s", problem)
 
     def _unhide(self, epoch: int) -> None:
         """Restore a manifest's name. An earlier try may have done it and failed afterwards."""

@@ -161,6 +161,8 @@ class StateDirectory:
         names = new.segments()
         unknown = (name for name in names if not self._garbage.uses(name))
         lost = sorted(name for name in unknown if self._blob.size(segment_file(name)) is None)
+        if lost and self._blob.size(manifest_file(new.epoch)) is not None:  # an owner after this one has removed them
+            raise EpochConflict(path=self.path, epoch=new.epoch, attempt=new.attempt, latest=new.epoch)
         if lost:
             raise SegmentsMissing(path=self.path, epoch=new.epoch, segments=", ".join(lost))
         data = encode_manifest(written)
@@ -183,6 +185,7 @@ class StateDirectory:
         except StorageError as problem:
             # The epoch exists nevertheless. Readers see it with the next commit or after the next start.
             _log.warning("epoch %d is committed but not shown to readers: %s", new.epoch, problem)
+        self._garbage.sweep_after_takeover(new.epoch)
         return new
 
     def gc(self, keep: int) -> Collected:
@@ -369,7 +372,9 @@ class StateDirectory:
         newest = self._newest.epoch if self._newest else NO_EPOCH
         # An owner that was overtaken may be about to commit one more epoch. Its segments must stay until that epoch's
         # name is taken, so that the commit is complete whichever process makes it.
-        self._garbage.sweep(None if self._lock is None or self._lock.alone else newest)
+        alone = self._lock is None or self._lock.alone
+        self._garbage.taken_over = not alone
+        self._garbage.sweep(None if alone else newest)
         self._leases.epochs()
         self._blob.sync(segment.FOLDER)
         self._show(newest)

@@ -84,13 +84,16 @@ def stubborn(modules: Path) -> Iterator[Child]:
 
 def test_what_dies_comes_back(sleeper: Child) -> None:
     said: list[str] = []
+    gone: list[bool] = []
     until(lambda: sleeper.was_ready, sleeper, said)
     assert sleeper.process is not None
     first = sleeper.process.pid
+    sleeper.ended = lambda: gone.append(not psutil.pid_exists(first))
     sleeper.process.kill()
     until(lambda: sleeper.process is not None and sleeper.process.pid != first and sleeper.running, sleeper, said)
     assert any("killed by SIGKILL, restarting" in line and "sleeper: here" in line for line in said)
     until(lambda: "ready again, " in said[-1], sleeper, said)
+    assert gone == [True], "what it held is released once it has surely ended"
     sleeper.stop()
     assert not psutil.pid_exists(first)
 

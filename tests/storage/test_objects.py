@@ -1,6 +1,7 @@
 """State in an object store: the calls, the claims that stand for locks, commits, a real S3 server."""
 
 import errno
+import os
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from tests.crash.faults import Fault, FaultyStore
 from tests.crash.simstore import SimStore
 from tests.storage.epochs import commit, entry, manifest, numbers
 from tests.storage.s3 import BUCKET, s3_server
-from vernier.storage.blob.blob import Blob, Owner
+from vernier.storage.blob.blob import Blob, HeldLock, Owner
 from vernier.storage.blob.filecache import FileCache
 from vernier.storage.blob.leases import MARGIN_MS, TTL_MS
 from vernier.storage.blob.location import BlobLocation
@@ -30,7 +31,7 @@ from vernier.storage.errors import (
     OwnershipLost,
     StateInUse,
 )
-from vernier.storage.state.manifest import manifest_file
+from vernier.storage.state.manifest import encode_manifest, manifest_file
 from vernier.storage.state.state import StateDirectory
 
 
@@ -250,7 +251,7 @@ def test_an_owner_that_was_overtaken_commits_nothing(store: SimStore, clock: Clo
     commit(new, 2, refs)
     with pytest.raises(EpochConflict):
         old.commit(manifest(2, [*refs, *fresh], attempt="old"))
-    assert new.sweep() == 1
+    assert new.sweep() == 0, "the commit has deleted what the old owner wrote"
     late.ms += TTL_MS
     for operation in (lambda: old.commit(manifest(3, refs)), lambda: old.gc(2), old.sweep):
         with pytest.raises(OwnershipLost):
@@ -277,6 +278,106 @@ def test_an_old_owner_that_is_quicker_makes_a_whole_epoch(store: SimStore, clock
         found = third.latest()
         assert found is not None
         assert numbers(third, found) == [1]
+
+
+def test_what_an_overtaken_owner_leaves_is_deleted_by_later_commits(store: SimStore, clock: Clock) -> None:
+    """Segments that its workers write after the takeover, and the manifest of a number that had been freed."""
+    old = StateDirectory("sim://state", blob_of(store, Clock()))
+    old.acquire()
+    refs = commit(old, 1)
+    clock.ms += TTL_MS
+    new = StateDirectory("sim://state", blob_of(store, clock))
+    new.acquire()
+    old.write(2, "old", 0, [entry("t", 2)])
+    for epoch in range(2, 9):
+        refs = commit(new, epoch, refs[-1:])
+        new.gc(2)
+    assert sorted(name for name in new.segments() if "-old-" in name) == []
+    left = old.write(2, "old", 1, [entry("t", 2)])
+    ahead = old.write(10, "old", 1, [entry("t", 2)])
+    store.put(manifest_file(2), encode_manifest(manifest(2, left, attempt="old")))
+    assert new.epochs() == [2, 7, 8]
+    commit(new, 9, refs[-1:])
+    assert new.epochs() == [7, 8, 9]
+    assert sorted(name for name in new.segments() if "-old-" in name) == [ahead[0].segment]
+    assert numbers(new, new.manifest(9)) == [8, 9]
+
+
+def test_a_process_of_this_machine_that_has_ended_holds_no_lock(store: SimStore, clock: Clock) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+
+    def there(machine: str) -> ObjectBlob:
+        return ObjectBlob("sim://state", store, clock, beating=False, machine=machine)
+
+    def dies_with(machine: str) -> None:
+        held = there(machine).lock("LOCK")
+        assert held is not None
+        text = store.read(held.name)
+        assert f'"pid":{os.getpid()}'.encode() in text
+        store.put(held.name, text.replace(f'"pid":{os.getpid()}'.encode(), f'"pid":{ended.pid}'.encode()))
+
+    dies_with("one")
+    assert there("two").lock("LOCK") is None
+    assert there("").lock("LOCK") is None
+    assert not there("two").release_ended("LOCK")
+    taken = there("one").lock("LOCK")
+    assert taken is not None
+    assert taken.alone
+    assert taken.name == "LOCK/000000000002"
+    assert not there("one").release_ended("LOCK"), "it lives"
+    taken.release()
+    # The supervisor releases it, so that a standby elsewhere goes on at once.
+    dies_with("one")
+    assert there("one").release_ended("LOCK")
+    assert not there("one").release_ended("LOCK")
+    elsewhere = there("two").lock("LOCK")
+    assert elsewhere is not None
+    assert elsewhere.alone
+    assert elsewhere.name == "LOCK/000000000004"
+
+
+def test_who_takes_a_lock_while_it_is_released_for_the_dead_keeps_it(store: SimStore, clock: Clock) -> None:
+    """What is written for the dead holder has its number, and the higher number counts."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    one = ObjectBlob("sim://state", store, clock, beating=False, machine="one")
+    held = one.lock("LOCK")
+    assert held is not None
+    dead = store.read(held.name).replace(f'"pid":{os.getpid()}'.encode(), f'"pid":{ended.pid}'.encode())
+    store.put(held.name, dead)
+    taken: list[HeldLock | None] = []
+
+    class Slow(SimStore):
+        """The lock expires and is taken between the look and the release."""
+
+        def put(self, name: str, data: bytes) -> None:
+            clock.ms += TTL_MS
+            taken.append(ObjectBlob("sim://state", store, clock, beating=False, machine="two").lock("LOCK"))
+            super().put(name, data)
+
+    slow = Slow()
+    slow.objects = store.objects
+    assert ObjectBlob("sim://state", slow, clock, beating=False, machine="one").release_ended("LOCK")
+    (found,) = taken
+    assert found is not None
+    found.check()
+    assert one.lock("LOCK") is None
+
+
+def test_the_time_of_a_lock_is_a_setting(store: SimStore, clock: Clock) -> None:
+    holder = ObjectBlob("sim://state", store, clock, beating=False, lock_ms=8_000)
+    held = holder.lock("LOCK")
+    assert held is not None
+    clock.ms += 8_000 - MARGIN_MS - 1
+    held.check()
+    holder.claims.beat()
+    clock.ms += 8_000 - 1
+    assert blob_of(store, clock).lock("LOCK") is None, "each claim says itself until when it is valid"
+    clock.ms += 1
+    assert blob_of(store, clock).lock("LOCK") is not None
+    with pytest.raises(OwnershipLost):
+        held.check()
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 6])
@@ -375,7 +476,8 @@ def test_large_objects_and_odd_names(uri: str, tmp_path: Path) -> None:
 
 
 def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: Path) -> None:
-    """A process that is killed holds the lock for a while, and then no more; no other epochs suffer."""
+    """For other machines, a process that is killed holds the lock for a while, and then no more; no other epochs
+    suffer. On its own machine it holds nothing."""
     program = (
         "import os, sys\n"
         "from vernier.storage.state.state import StateDirectory\n"
@@ -390,16 +492,19 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
     soon.ms = time.time_ns() // 1_000_000
     assert subprocess.run([sys.executable, "-c", program, uri], check=False).returncode == 9
     with pytest.raises(StateInUse) as refused:
-        StateDirectory(uri, ObjectBlob(uri, store, soon, beating=False)).acquire()
+        StateDirectory(uri, ObjectBlob(uri, store, soon, beating=False, machine="another")).acquire()
     assert refused.value.left_ms is not None
     assert refused.value.left_ms >= TTL_MS
     later = Clock()
     later.ms = 10**15
-    blob = ObjectBlob(uri, store, later, beating=False)
-    with StateDirectory(uri, blob) as taken:
+    with StateDirectory(uri, ObjectBlob(uri, store, later, beating=False, machine="another")) as taken:
         found = taken.latest()
         assert found is not None
         assert numbers(taken, found) == [1]
+    uri = f"{uri}-alone"
+    assert subprocess.run([sys.executable, "-c", program, uri], check=False).returncode == 9
+    with StateDirectory(uri, ObjectBlob(uri, FsspecStore(uri), soon, beating=False)) as taken:
+        assert taken.epochs() == [1]
 
 
 def test_places_that_are_none(server: dict[str, str], tmp_path: Path) -> None:
