@@ -27,7 +27,7 @@ from vernier.storage.memory import usable_bytes
 if TYPE_CHECKING:  # importing the engine is left to the processes that need it
     from vernier.operators.language.collection.app import App
     from vernier.service.ingest.config import IngestionConfig
-    from vernier.service.ingest.formats.avro import Schemas
+    from vernier.service.ingest.formats.by_schema import Schemas
     from vernier.service.ingest.formats.registry import Registry
 
 PREFIX = "VERNIER_"
@@ -168,6 +168,15 @@ class Settings(BaseSettings):
                     f"(the sources are {there}){hint}"
                 )
 
+    def registry(self, name: str) -> Registry | None:
+        """Where a source's schema registry is."""
+        from vernier.service.ingest.formats.registry import Registry
+
+        mine = self.source(name)
+        if mine.registry is None:
+            return None
+        return Registry(mine.registry, None if mine.registry_auth_file is None else str(mine.registry_auth_file))
+
     def ingestion(self, app: App, partitions: Mapping[str, int]) -> IngestionConfig:
         """The configuration of ingestion for a program's sources. partitions: the number of partitions
         of each topic.
@@ -187,7 +196,7 @@ class Settings(BaseSettings):
                 on_late=mine.on_late or late,
                 schemas=_schemas(name, mine),
                 key=tuple(mine.key or ()),
-                registry=_registry(mine),
+                registry=self.registry(name),
             )
         beats = heartbeat_topic(app.name)
         return carried(IngestionConfig, self, sources=sources, partitions=dict(partitions), heartbeat_topic=beats)
@@ -248,25 +257,30 @@ class Settings(BaseSettings):
             raise BadSettings(problem=f"kafka.sasl_password_file: {error.strerror}: {error.filename}") from error
 
 
-def _registry(source: Source) -> Registry | None:
-    """Where the source's schema registry is."""
-    from vernier.service.ingest.formats.registry import Registry
+def _check_schema(source: Source, number: int | None, text: str) -> None:
+    """Raises ValueError if a schema cannot be used."""
+    if source.format != "protobuf":
+        from vernier.service.ingest.formats.avro import read_schema
 
-    if source.registry is None:
-        return None
-    return Registry(source.registry, None if source.registry_auth_file is None else str(source.registry_auth_file))
+        read_schema(text)
+        return
+    from vernier.service.ingest.formats.descriptors import by_name, main_file
+
+    if number is None or source.message is not None:
+        by_name(text, source.message)
+    else:
+        main_file(text)
 
 
 def _schemas(name: str, source: Source) -> Schemas:
-    """A source's Avro schemas, all checked to be valid. Raises BadSettings."""
-    from vernier.service.ingest.formats.avro import read_schema
-
+    """A source's schemas, all checked to be valid. Raises BadSettings."""
+    what = "Protobuf descriptor" if source.format == "protobuf" else "Avro schema"
     try:
         schemas = source.schema_texts
-        for _, text in schemas:
-            read_schema(text)
+        for number, text in schemas:
+            _check_schema(source, number, text)
     except (OSError, ValueError) as error:
-        raise BadSettings(problem=f"sources.{name}: its Avro schema cannot be used: {error}") from error
+        raise BadSettings(problem=f"sources.{name}: its {what} cannot be used: {error}") from error
     return schemas
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Literal
 
@@ -57,7 +58,7 @@ class Source(Section):
     partitions: int | None = Field(
         default=None, ge=1, description="of the topic, when the service creates it; default: workers"
     )
-    format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro", "upsert"] = Field(
+    format: Literal["vernier", "json", "insert_delete", "debezium", "arrow", "avro", "protobuf", "upsert"] = Field(
         default="vernier", description="how messages spell updates: docs/messages.md"
     )
     key: list[str] | None = Field(
@@ -67,12 +68,23 @@ class Source(Section):
         default=None, description="Avro schema of messages that are one record, nothing else"
     )
     schema_folder: Path | None = Field(
-        default=None, description="Avro schemas <id>.avsc, for messages that begin with a registry's id"
+        default=None,
+        description="Avro schemas <id>.avsc, or Protobuf descriptor sets <id>.desc, for messages that begin with a "
+        "registry's id",
     )
     registry: str | None = Field(
-        default=None, description="URL of a schema registry, for messages in Avro that begin with its id"
+        default=None, description="URL of a schema registry, for messages in Avro or Protobuf that begin with its id"
+    )
+    subject: str | None = Field(
+        default=None, description="the registry's subject of the topic's schemas; default: <topic>-value"
     )
     registry_auth_file: Path | None = Field(default=None, description="a file with user:password for the registry")
+    descriptor_file: Path | None = Field(
+        default=None, description="Protobuf descriptor set (protoc --descriptor_set_out --include_imports)"
+    )
+    message: str | None = Field(
+        default=None, description="name of the Protobuf message; default: the only one of its file, or as messages say"
+    )
     clock: Literal["arrival", "event"] = Field(
         default="arrival", description="where data times come from: the brokers' arrival times, or the messages"
     )
@@ -111,13 +123,19 @@ class Source(Section):
 
     @property
     def schema_texts(self) -> tuple[tuple[int | None, str], ...]:
-        """The Avro schemas by id; None is the id for messages without one. Raises OSError, ValueError."""
-        if self.schema_file is not None:
-            return ((None, self.schema_file.read_text("utf-8")),)
+        """The schemas by id, those of Protobuf in base64; None is the id for messages without one. Raises OSError,
+        ValueError."""
+        one, ending = (self.descriptor_file, "desc") if self.format == "protobuf" else (self.schema_file, "avsc")
+        if one is not None:
+            return ((None, self._schema_text(one)),)
         if self.schema_folder is None:
             return ()
-        files = {int(file.stem): file for file in self.schema_folder.glob("*.avsc") if file.stem.isdecimal()}
-        return tuple((number, files[number].read_text("utf-8")) for number in sorted(files))
+        files = {int(file.stem): file for file in self.schema_folder.glob(f"*.{ending}") if file.stem.isdecimal()}
+        return tuple((number, self._schema_text(files[number])) for number in sorted(files))
+
+    def _schema_text(self, file: Path) -> str:
+        """The text of a schema file. Raises OSError, ValueError."""
+        return b64encode(file.read_bytes()).decode() if self.format == "protobuf" else file.read_text("utf-8")
 
     @field_validator("lateness", "max_ahead", mode="before")
     @classmethod

@@ -9,7 +9,7 @@ from typing import Literal
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
 from vernier.service.ingest.formats import ALONE, KEYED, NAMES
-from vernier.service.ingest.formats.avro import Schemas
+from vernier.service.ingest.formats.by_schema import Schemas
 from vernier.service.ingest.formats.registry import Registry
 from vernier.service.ingest.watermarks import Rounding
 from vernier.storage.errors import CallerError
@@ -30,8 +30,8 @@ class SourceConfig:
     how far an event clock's times may be ahead of the broker's (service/ingest/future_times.py). idle_timeout_ms: a
     partition of an event clock that has had no records for this long, in the broker's time, becomes idle and no longer
     holds back the others; None: never. on_late: what happens to an update before the frontier. records: about how many
-    updates share a data time; None: only updates that came with the same one. schemas, registry: for the format avro.
-    key: the key columns of a source of upserts.
+    updates share a data time; None: only updates that came with the same one. schemas, registry: for the formats avro
+    and protobuf; message: for protobuf. key: the key columns of a source of upserts.
     """
 
     topic: str
@@ -46,6 +46,7 @@ class SourceConfig:
     schemas: Schemas = ()
     key: tuple[str, ...] = ()
     registry: Registry | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,10 @@ def by_topic(sources: Mapping[str, RowType], config: IngestionConfig) -> dict[st
                 raise SourceMisfit(
                     problem=f"the key of source {names[0]} has {column!r}, which is not a column of it ({known})"
                 )
-        if first.format == "avro" and not first.schemas and first.registry is None:
-            problem = f"source {names[0]} has format avro but no schema"
-            raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.registry, schema_file or schema_folder")
+        if first.format in ("avro", "protobuf") and not first.schemas and first.registry is None:
+            problem, file = f"source {names[0]} has format {first.format} but no schema", "schema_file"
+            file = "descriptor_file" if first.format == "protobuf" else file
+            raise SourceMisfit(problem=f"{problem}; set sources.{names[0]}.registry, {file} or schema_folder")
         for name in names[1:]:
             # Each source may have its own on_late, rounding and records. Everything else belongs to the partitions
             # and must be the same.

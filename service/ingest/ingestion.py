@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.checks import refuse_diffs, refuse_timeless, without_messages
-from vernier.service.ingest.config import IngestionConfig, SourceConfig, by_topic
+from vernier.service.ingest.config import IngestionConfig, SourceConfig, SourceMisfit, by_topic
 from vernier.service.ingest.counts import SourceCounts
 from vernier.service.ingest.deduplication import Copies, Counted, pack
 from vernier.service.ingest.formats import make_format
-from vernier.service.ingest.formats.avro import Avro
-from vernier.service.ingest.formats.messages import NO_TIME, Parsed, Refused
+from vernier.service.ingest.formats.by_schema import BySchema
+from vernier.service.ingest.formats.messages import NO_TIME, Format, Parsed, Refused
 from vernier.service.ingest.formats.one_by_one import decode_one_by_one
 from vernier.service.ingest.formats.upsert import Upserts
 from vernier.service.ingest.future_times import Discard, refuse_ahead
@@ -43,7 +43,7 @@ from vernier.service.ingest.partition_report import (
 )
 from vernier.service.ingest.quarantine import convict
 from vernier.service.ingest.records import Messages, Offsets, sort_messages
-from vernier.service.ingest.rejects import DeadLetter, clipped
+from vernier.service.ingest.rejects import DeadLetter, Refusal, clipped
 from vernier.service.ingest.stash import HeldUpdates
 from vernier.service.ingest.table_snapshots import Followed, follow
 from vernier.service.ingest.watermarks import (
@@ -113,17 +113,18 @@ class Ingestion:
         """Raises SourceMisfit when settings and program, or the sources of one topic, do not fit together."""
         self._sources, self._config = dict(sources), config
         self._topics = by_topic(sources, config)
-        self._formats = {
-            topic: make_format(
-                config.sources[names[0]].format,
-                {name: sources[name] for name in names},
-                config.sources[names[0]].schemas,
-                config.sources[names[0]].key,
-                config.max_decoded_bytes,
-                config.sources[names[0]].registry,
-            )
-            for topic, names in self._topics.items()
-        }
+        self._formats = {topic: self._format(names) for topic, names in self._topics.items()}
+
+    def _format(self, names: Sequence[str]) -> Format:
+        """The reader of a topic's messages. names: its sources. Raises SourceMisfit."""
+        mine = self._config.sources[names[0]]
+        sources = {name: self._sources[name] for name in names}
+        most = self._config.max_decoded_bytes
+        try:
+            return make_format(mine.format, sources, mine.schemas, mine.key, most, mine.registry, mine.message)
+        except Refusal as refusal:
+            said = refusal.detail.replace("the message has", "it has")
+            raise SourceMisfit(problem=f"the message type of source {names[0]} does not fit: {said}") from refusal
 
     def decode(
         self,
@@ -166,7 +167,7 @@ class Ingestion:
         found = {}
         for messages in sort_messages(batches, offsets)[0]:
             reader = self._formats.get(messages.topic)
-            if isinstance(reader, Avro):
+            if isinstance(reader, BySchema):
                 reader.prepare(messages.values)  # a registry that is away convicts no message
             for at, how in convict(len(messages), *self._trials(messages, known), seconds).items():
                 found[messages.topic, int(messages.partition[at]), int(messages.offset[at])] = how

@@ -5,16 +5,18 @@ All are for one source, `Hostile`: each becomes one dead letter. Arrow messages 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cache
 
 from tests.attack.hostile_binary import AVRO, records, streams
+from tests.attack.hostile_protobuf import PROTOBUF, protobufs
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Date, Float64, Int64, TimestampNs
 from vernier.operators.language.types.schema import Schema
 from vernier.operators.language.types.texts import Binary, List, String
 
-__all__ = ["AVRO", "FORMATS", "KEY", "Hostile", "hostile_messages"]
+__all__ = ["AVRO", "FORMATS", "KEY", "SCHEMAS", "Hostile", "hostile_messages"]
 
 
 class Hostile(Schema):
@@ -33,7 +35,10 @@ class Hostile(Schema):
 KEY = ("id",)
 """The key of the source where its format is upsert."""
 
-FORMATS = ("vernier", "json", "arrow", "upsert", "insert_delete", "debezium", "avro")
+FORMATS = ("vernier", "json", "arrow", "upsert", "insert_delete", "debezium", "avro", "protobuf")
+
+SCHEMAS = {"avro": ((None, json.dumps(AVRO)),), "protobuf": ((None, PROTOBUF),)}
+"""The schemas of the formats that need one."""
 
 Message = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -328,6 +333,7 @@ _PLAIN: dict[str, Callable[[], Iterator[bytes]]] = {
     "debezium": _changes,
     "arrow": lambda: _beside(streams()),
     "avro": lambda: _beside(records()),
+    "protobuf": lambda: _beside(protobufs()),
 }
 
 
@@ -335,13 +341,13 @@ _PLAIN: dict[str, Callable[[], Iterator[bytes]]] = {
 def hostile_messages(form: str) -> list[Message]:
     """Messages of a format (of `FORMATS`) for the source `Hostile`, each of them a dead letter.
 
-    form: upsert is one of the key `KEY`, avro one of the schema `AVRO`; debezium is one without a key.
+    form: upsert is one of the key `KEY`, avro and protobuf have `SCHEMAS`; debezium is one without a key.
     """
     if form == "upsert":
         found = [*_upserts(), *((b'{"id":1}', value) for value in _BYTES)]
     else:
         found = [(None, value) for value in _PLAIN[form]()]
-        if form not in ("arrow", "avro"):
+        if form not in ("arrow", "avro", "protobuf"):
             found += [(None, value) for value in _BYTES]
         if form != "debezium":
             found.append((None, None))

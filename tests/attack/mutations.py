@@ -10,6 +10,8 @@ import re
 import struct
 from collections.abc import Sequence
 
+_VARINTS = (b"\0", b"\1", b"\x7f", b"\x80\1", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80" * 9 + b"\1",
+            b"\xff" * 9 + b"\1", b"\xff" * 10 + b"\1", b"\xff" * 9 + b"\x7f")  # fmt: skip
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|-?[0-9][0-9.eE+-]*|[a-zA-Z]+|.', re.DOTALL)
 _BYTES = (
     b"\0",
@@ -187,4 +189,20 @@ def mutate_avro(value: bytes, rng: random.Random) -> bytes:
     for _ in range(1 + int(rng.random() * 3)):
         at = int(rng.random() * len(mutant))
         mutant[at : at + 1] = _ZIGZAG[int(rng.random() * len(_ZIGZAG))]
+    return bytes(mutant)
+
+
+def mutate_protobuf(value: bytes, rng: random.Random) -> bytes:
+    """The message with other tags, lengths and integers, and as `mutate_bytes` does."""
+    if rng.random() < 0.4 or not value:
+        return mutate_bytes(value, rng)
+    mutant = bytearray(value)
+    for _ in range(1 + int(rng.random() * 3)):
+        at = int(rng.random() * len(mutant))
+        turn = rng.random()
+        if turn < 0.5:
+            mutant[at : at + 1] = _VARINTS[int(rng.random() * len(_VARINTS))]
+        else:
+            # A tag: a field that is there or not, of any kind of bytes.
+            mutant[at : at + int(turn < 0.75)] = bytes([int(rng.random() * 12) << 3 | int(rng.random() * 8)])
     return bytes(mutant)

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
-from tests.attack.mutations import mutate_arrow, mutate_avro, mutate_json, mutate_value, tokens
+from tests.attack.hostile import FORMATS, KEY, SCHEMAS, Hostile, Message, hostile_messages
+from tests.attack.mutations import mutate_arrow, mutate_avro, mutate_json, mutate_protobuf, mutate_value, tokens
 from tests.ingest.log import SCHEMA
 from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.formats.judge import load
@@ -41,6 +41,7 @@ BATCH = 1_000
 Found = tuple[int, int, list[tuple[str, Message]]]
 """How many of a batch entered, how many were refused, and the findings, each with its input."""
 
+_BINARY = {"arrow": mutate_arrow, "avro": mutate_avro, "protobuf": mutate_protobuf}
 _LONGEST = 20_000
 _ADMITTED = 8
 """One batch in this many goes through all steps of ingestion."""
@@ -89,8 +90,8 @@ def mutants(target: str, number: int, seed: int) -> list[Message]:
     if target == "where":
         values = _tokens("json", 1)
         return [(None, mutate_value(values, rng)) for _ in range(BATCH)]
-    if form in ("arrow", "avro"):
-        seeds, mutate = _seeds(form), mutate_arrow if form == "arrow" else mutate_avro
+    if form in _BINARY:
+        seeds, mutate = _seeds(form), _BINARY[form]
         return [(None, mutate(seeds[int(rng.random() * len(seeds))][1], rng)) for _ in range(BATCH)]
     values = _tokens(form, 1)
     if form != "upsert" and target != "debezium_by_key":
@@ -114,13 +115,14 @@ class _Ingestion:
     """Messages through all three steps of ingestion."""
 
     def __init__(self, target: str) -> None:
-        self._json = target not in ("arrow", "avro")
+        self._json = target not in _BINARY
         form = "debezium" if target == "debezium_by_key" else target
         key = KEY if target in ("upsert", "debezium_by_key") else ()
-        schemas = ((None, json.dumps(AVRO)),) if form == "avro" else ()
         self._ingestions = []
         for clock in ("arrival", "event"):
-            source = SourceConfig("t", form, clock, 0 if clock == "event" else None, schemas=schemas, key=key)  # type: ignore[arg-type]
+            source = SourceConfig(
+                "t", form, clock, 0 if clock == "event" else None, schemas=SCHEMAS.get(form, ()), key=key
+            )  # type: ignore[arg-type]
             self._ingestions.append(Ingestion({"s": Hostile.row_type}, IngestionConfig({"s": source}, {"t": 1})))
 
     def __call__(self, messages: Sequence[Message], number: int) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.attack.hostile import AVRO, FORMATS, KEY, Hostile, Message, hostile_messages
+from tests.attack.hostile import FORMATS, KEY, SCHEMAS, Hostile, Message, hostile_messages
 from tests.attack.hostile_binary import stream
+from tests.attack.hostile_protobuf import protobuf
 from tests.ingest.log import Record, Service, Topics, batch
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
@@ -30,13 +30,13 @@ GOOD: dict[str, Message] = {
     "upsert": (b"1", b"{}"),
     "arrow": (None, stream({"id": pa.array([1])})),
     "avro": (None, b"\2" + b"\0" * 7 + b"\2"),
+    "protobuf": (None, b"\x08\1"),
 }
 
 
 def ingestion(form: str, **about: int) -> Ingestion:
     """An ingestion with the source of the hostile messages."""
-    schemas = ((None, json.dumps(AVRO)),) if form == "avro" else ()
-    source = SourceConfig("t", format=form, schemas=schemas, key=KEY if form == "upsert" else ())
+    source = SourceConfig("t", format=form, schemas=SCHEMAS.get(form, ()), key=KEY if form == "upsert" else ())
     return Ingestion({"s": Hostile.row_type}, IngestionConfig({"s": source}, **about))
 
 
@@ -91,6 +91,7 @@ def test_a_diff_is_within_its_range(form: str, diff: int) -> None:
         "json": b'{"data":{"id":1},"diff":%d}' % diff,
         "arrow": stream({"id": pa.array([1]), "_diff": pa.array([diff])}),
         "avro": avro + bytes([left]),
+        "protobuf": protobuf(id=1, _diff=diff),
     }[form]
     (found,) = decoded(form, [(None, message), GOOD[form]]).batches
     assert found.parsed is not None

@@ -42,8 +42,8 @@ def test_numbers_of_the_table(rows: dict[str, str], clean_environment: pytest.Mo
 
 def test_formats_and_releases(root: Path) -> None:
     page = (root / "docs/limits.md").read_text("utf-8")
-    assert len(get_args(Source.model_fields["format"].annotation)) == 7
-    assert "[seven formats]" in page
+    assert len(get_args(Source.model_fields["format"].annotation)) == 8
+    assert "[eight formats]" in page
     assert f"exactly PySpark {pyspark.__version__}" in page
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import io
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from tests.ingest.log import values
+from tests.ingest.protofiles import descriptor_set, file, written
 from vernier.operators.errors import WrongType
 from vernier.operators.language.types.schema import RowType
 from vernier.service.ingest.formats import make_format
@@ -84,6 +86,26 @@ def avro(row: dict[str, Any]) -> bytes:
     return b"\0" + number.to_bytes(4, "big") + out.getvalue()
 
 
+DATE = "google/type/date.proto"
+PROTOBUF = (
+    descriptor_set(file({"use": {"id": "int64", "kind": "int64", "paid": "int64"}})),
+    descriptor_set(
+        file({"use": {"id": "int64", "note": "optional string", "spent": "string", "rate": "double",
+                      "day": "google.type.Date"}}, imports=(DATE,))
+    ),
+)  # fmt: skip
+FILES = tuple((number, base64.b64encode(one).decode()) for number, one in enumerate(PROTOBUF, 1))
+
+
+def protobuf(row: dict[str, Any]) -> bytes:
+    number = 1 if "paid" in row else 2
+    given = {name: str(value) if isinstance(value, decimal.Decimal) else value for name, value in row.items()}
+    if isinstance(day := given.get("day"), datetime.date):
+        given["day"] = {"year": day.year, "month": day.month, "day": day.day}
+    message = written(PROTOBUF[number - 1], None, **given)
+    return b"\0" + number.to_bytes(4, "big") + b"\0" + message.SerializeToString()
+
+
 FORMS: dict[str, tuple[str, Callable[[dict[str, Any]], str | bytes]]] = {
     "json by name": ("json", lambda row: dumps(plain(row))),
     "json updates": ("json", lambda row: dumps({"data": plain(row)})),
@@ -94,12 +116,15 @@ FORMS: dict[str, tuple[str, Callable[[dict[str, Any]], str | bytes]]] = {
     "debezium": ("debezium", lambda row: dumps({"op": "c", "before": None, "after": plain(row)})),
     "arrow": ("arrow", arrow),
     "avro": ("avro", avro),
+    "protobuf": ("protobuf", protobuf),
 }
 
 
 def decode(kind: str, *messages: str | bytes) -> tuple[Parsed, Heap]:
     heap = Heap()
-    return make_format(kind, {"uses": NOW}, SCHEMAS).decode(values(*messages), heap), heap
+    return make_format(kind, {"uses": NOW}, FILES if kind == "protobuf" else SCHEMAS).decode(
+        values(*messages), heap
+    ), heap
 
 
 def rows(parsed: Parsed, heap: Heap) -> list[dict[str, Any]]:

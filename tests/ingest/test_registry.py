@@ -3,17 +3,13 @@
 import base64
 import io
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 
+from tests.ingest.fake_registry import registry
 from tests.ingest.log import EDGES, Service, Topics, batch
 from vernier.service.config.settings import load
 from vernier.service.ingest.config import IngestionConfig, SourceConfig, SourceMisfit
@@ -27,58 +23,6 @@ FIELDS = [{"name": "src", "type": "long"}, {"name": "dst", "type": "int"}]
 def record(*fields: dict[str, Any]) -> str:
     """A record schema."""
     return json.dumps({"type": "record", "name": "Edge", "fields": list(fields)})
-
-
-@dataclass
-class Fake:
-    """A registry. schemas: its answers by id. asked: the paths of requests. status: of every answer, if it is ill."""
-
-    url: str
-    schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    status: int = 200
-    wanted: str | None = None
-
-    def answer(self, path: str, auth: str | None) -> tuple[int, dict[str, Any]]:
-        """The status and body of a request, as the registry's reference documents them."""
-        self.asked.append(path)
-        number = int(path.removeprefix("/schemas/ids/"))
-        if self.wanted is not None and auth != self.wanted:
-            return 401, {"error_code": 401, "message": "Unauthorized"}
-        if self.status != 200:
-            return self.status, {"error_code": 50001, "message": "Error in the backend data store"}
-        if number not in self.schemas:
-            return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
-        return 200, self.schemas[number]
-
-
-@contextmanager
-def registry() -> Iterator[Fake]:
-    """A registry on a free port of loopback."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = fake.answer(self.path, self.headers.get("Authorization"))
-            said = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Be silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake = Fake(f"http://127.0.0.1:{server.server_address[1]}")
-    loop = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    loop.start()
-    try:
-        yield fake
-    finally:
-        server.shutdown()
-        loop.join()
-        server.server_close()
 
 
 def message(number: int, schema: str, row: dict[str, Any]) -> bytes:

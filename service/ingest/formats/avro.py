@@ -1,10 +1,7 @@
 """The avro format: a message is one record in Avro's binary encoding, whose fields are the source's columns.
 
-The schema comes from the settings: `schema_file` for messages that are just the record; `registry`, whose schemas are
-asked for by id (registry.py), or `schema_folder`, with its schemas as `<id>.avsc`, for messages that begin with a zero
-byte and the id (Confluent's framing). A registry's schema whose fields do not fit the source's columns is found out
-once, before its messages: each of these is refused with the same reason. `_time` (ns, or an Avro timestamp) and `_diff`
-may be fields. Progress is `{"resolved":"<ns>"}` in JSON.
+Where its schema comes from: by_schema.py. In the settings it is `schema_file` for messages that are just the record,
+and `registry`, or `schema_folder` with schemas as `<id>.avsc`, for messages that begin with an id.
 """
 
 from __future__ import annotations
@@ -20,20 +17,14 @@ from typing import Any
 
 import fastavro
 import fastavro._read_py as _read_py
-import numpy as np
 import pyarrow as pa
 
 from vernier.operators.language.types.scalars import TimestampNs
 from vernier.operators.language.types.schema import RowType
-from vernier.service.ingest.formats.columns import TIME, Gathered, resolved, rows_of
-from vernier.service.ingest.formats.json_lines import judge_resolved
-from vernier.service.ingest.formats.messages import Ints, Parsed, Progress
-from vernier.service.ingest.formats.registry import FRAME, Registry, ids_of
+from vernier.service.ingest.formats.by_schema import BySchema
+from vernier.service.ingest.formats.columns import TIME, rows_of
+from vernier.service.ingest.formats.registry import Schema
 from vernier.service.ingest.rejects import Refusal
-from vernier.storage.strings.string_heap import Heap
-
-Schemas = tuple[tuple[int | None, str], ...]
-"""(registry id, text of the schema) pairs; the id is None for the schema of messages without an id."""
 
 Change = Callable[[Any], Any]
 
@@ -96,97 +87,23 @@ class Record:
         return found
 
 
-class Avro:
-    """Reads a topic of Avro records for one source; see messages.Format. schemas: see Schemas; the texts must be
-    valid. registry: where schemas with other ids are."""
+class Avro(BySchema[dict[str, Any]]):
+    """Reads a topic of Avro records for one source."""
 
-    def __init__(self, sources: Mapping[str, RowType], schemas: Schemas, registry: Registry | None = None) -> None:
-        ((self._name, self._row_type),) = sources.items()
-        self._texts, self._registry = dict(schemas), registry
-        self._plain = None in self._texts
-        self._unfit: dict[int, Refusal] = {}
+    def _text(self, found: Schema) -> str:
+        if found.kind != "AVRO" or found.references:
+            names = ", ".join(one.name for one in found.references)
+            problem = f"is {found.kind}" if found.kind != "AVRO" else f"refers to {names}"
+            raise ValueError(f"it {problem}; only records of Avro without references are read")
+        return found.text
 
-    def prepare(self, values: pa.LargeBinaryArray) -> None:
-        """Get the schemas of a batch of messages. Raises RegistryAway."""
-        if self._registry is None or self._plain:
-            return
-        self._unfit = {number: why for number, why in self._unfit.items() if number in self._texts}
-        for number in ids_of(values):
-            if number not in self._texts:
-                self._ask(number, self._registry)
+    def _check(self, text: str) -> None:
+        rows_of(read_schema(text).columns([], self._row_type), 0, self._row_type, None)
 
-    def _ask(self, number: int, registry: Registry) -> None:
-        """Get a schema and check that its fields fit the source's columns."""
-        found = registry.schema(number)
-        if isinstance(found, str):
-            self._unfit[number] = Refusal("decode", f"the registry has no schema {number}: {found}")
-            return
-        what = f"schema {number} of the registry"
-        try:
-            if found.kind != "AVRO" or found.references:
-                problem = f"is {found.kind}" if found.kind != "AVRO" else f"refers to {', '.join(found.references)}"
-                raise ValueError(f"it {problem}; only records of Avro without references are read")
-            record = read_schema(found.text)
-            rows_of(record.columns([], self._row_type), 0, self._row_type, None)
-        except ValueError as error:
-            self._unfit[number] = Refusal("schema", f"{what} cannot be read: {error}")
-        except Refusal as refusal:
-            said = refusal.detail.replace("the message has", "it has")
-            self._unfit[number] = Refusal("schema", f"{what} does not fit source {self._name}: {said}")
-        self._texts[number] = found.text
+    def _columns(self, kind: Any, records: list[dict[str, Any]]) -> Mapping[str, pa.Array]:
+        return self._schema(kind).columns(records, self._row_type)
 
-    def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
-        """Decode a batch of messages: one call of fastavro per message, while the columns are made once per batch."""
-        self.prepare(values)
-        found = Gathered(self._name, self._row_type)
-        by_schema: dict[int | None, tuple[list[int], list[dict[str, Any]]]] = {}
-        for message, value in enumerate(values.to_pylist()):
-            try:
-                if not value:
-                    raise Refusal("decode", "the message is empty: it has no value")
-                if resolved(value):
-                    upper = judge_resolved(value)
-                    found.progress.append(Progress(message, upper.lower, upper.upper))
-                    continue
-                number, record = self._record(value)
-            except Refusal as refusal:
-                found.refuse(message, refusal)
-                continue
-            messages, records = by_schema.setdefault(number, ([], []))
-            messages.append(message)
-            records.append(record)
-        for number, (messages, records) in by_schema.items():
-            self._add(found, self._schema(number), np.array(messages, np.int64), records, heap)
-        return found.parsed()
-
-    def _add(
-        self, found: Gathered, schema: Record, messages: Ints, records: list[dict[str, Any]], heap: Heap | None
-    ) -> None:
-        """Add records of one schema: all together or, if one of them is no row of the source, one by one."""
-        try:
-            found.add(messages, rows_of(schema.columns(records, self._row_type), len(records), self._row_type, heap))
-        except Refusal as refusal:
-            if len(records) == 1:
-                found.refuse(int(messages[0]), refusal)
-                return
-            middle = len(records) // 2
-            self._add(found, schema, messages[:middle], records[:middle], heap)
-            self._add(found, schema, messages[middle:], records[middle:], heap)
-
-    def _record(self, value: bytes) -> tuple[int | None, dict[str, Any]]:
-        """The schema id and the record of a message. Raises Refusal."""
-        number: int | None = None
-        start = 0
-        if not self._plain:
-            if len(value) < FRAME or value[0] != 0:
-                raise Refusal("decode", "the message does not begin with a zero byte and the id of its schema")
-            number, start = int.from_bytes(value[1:FRAME], "big"), FRAME
-            if number in self._unfit:
-                why = self._unfit[number]
-                raise Refusal(why.reason, why.detail)
-            if number not in self._texts:
-                known = ", ".join(str(one) for one in sorted(filter(None, self._texts)))
-                raise Refusal("decode", f"schema {number} is unknown (known: {known}); add {number}.avsc")
+    def _read(self, number: int | None, value: bytes, start: int) -> tuple[int | None, dict[str, Any]]:
         stream = io.BytesIO(value)
         stream.seek(start)
         try:

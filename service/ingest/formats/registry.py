@@ -40,13 +40,28 @@ class RegistryAway(StorageError):
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What a schema refers to: a version of a subject, under a name."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
 class Schema:
     """A schema of a registry. kind: AVRO, PROTOBUF or JSON; text: as the registry has it, a Protobuf file as its
-    serialized descriptor in base64; references: the names of what it refers to."""
+    serialized descriptor in base64; number: its id."""
 
     kind: str
     text: str
-    references: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+    number: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a registry takes it."""
+        listed = [{"name": one.name, "subject": one.subject, "version": one.version} for one in self.references]
+        return {"schema": self.text, "schemaType": self.kind} | ({"references": listed} if listed else {})
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,37 @@ class Registry:
             _known[self, number, form] = found
         return found
 
+    def referenced(self, one: Reference, form: str = "") -> Schema | str:
+        """The schema that another one refers to; see `schema`."""
+        return self._named(one.subject, one.version, form)
+
+    def latest(self, subject: str, form: str = "") -> Schema | str:
+        """The newest schema of a subject; see `schema`."""
+        return self._named(subject, "latest", form)
+
+    def misfits(self, subject: str, schema: Schema) -> tuple[str, ...] | str:
+        """Why the registry would not take a schema as the next one of a subject, by the compatibility that the subject
+        has; nothing if it would. In words if the subject has none. Raises RegistryAway."""
+        path = f"/compatibility/subjects/{urllib.parse.quote(subject, '')}/versions/latest?verbose=true"
+        answer = self._get(path, schema.to_json())
+        if isinstance(answer, str):
+            return answer
+        if answer.get("is_compatible") is True:
+            return ()
+        if answer.get("is_compatible") is not False:
+            raise RegistryAway(url=self.url, problem=f"its answer about the compatibility of {subject} has no result")
+        said = [str(one) for one in answer.get("messages") or []]
+        return tuple(said) or ("it is not compatible",)
+
+    def _named(self, subject: str, version: int | str, form: str) -> Schema | str:
+        """A version's schema. Its id is asked for first, since only schemas by id come in every form."""
+        answer = self._get(f"/subjects/{urllib.parse.quote(subject, '')}/versions/{version}")
+        if isinstance(answer, str):
+            return answer
+        if not isinstance(answer.get("id"), int):
+            raise RegistryAway(url=self.url, problem=f"its answer for version {version} of {subject} has no id")
+        return self.schema(answer["id"], form)
+
     def _ask(self, number: int, form: str) -> Schema | str:
         query = f"?{urllib.parse.urlencode({'format': form})}" if form else ""
         answer = self._get(f"/schemas/ids/{number}{query}")
@@ -75,11 +121,18 @@ class Registry:
         text, kind, references = answer.get("schema"), answer.get("schemaType", "AVRO"), answer.get("references") or []
         if not isinstance(text, str) or not isinstance(kind, str) or not isinstance(references, list):
             raise RegistryAway(url=self.url, problem=f"its answer for schema {number} has no schema")
-        return Schema(kind, text, tuple(str(one.get("name")) for one in references if isinstance(one, dict)))
+        try:
+            others = tuple(Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in references)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RegistryAway(url=self.url, problem=f"its answer for schema {number} has a bad reference") from error
+        return Schema(kind, text, others, number)
 
-    def _get(self, path: str) -> dict[str, Any] | str:
-        """The answer to a request, or what the registry says about something that it does not have."""
-        request = urllib.request.Request(self.url.rstrip("/") + path, headers={"Accept": _ACCEPT})
+    def _get(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any] | str:
+        """The answer to a request, or what the registry says about something that it does not have. body: of a POST."""
+        data, headers = None, {"Accept": _ACCEPT}
+        if body is not None:
+            data, headers["Content-Type"] = json.dumps(body).encode(), _ACCEPT.partition(",")[0]
+        request = urllib.request.Request(self.url.rstrip("/") + path, data, headers)
         try:
             if self.auth_file is not None:
                 given = Path(self.auth_file).read_text("utf-8").strip()
