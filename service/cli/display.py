@@ -182,7 +182,9 @@ def preview_text(found: Preview) -> str:
     """What a change of programs would do, as a table."""
     rows = [[one.fate, one.kind, one.name, ", ".join(one.columns), one.about] for one in found.lines]
     lines = [table(["", "what", "name", "columns", "why"], rows), ""]
-    if not found.epoch:
+    if found.unfit:
+        lines.append("refused: the columns of a source and the schemas of its registry do not go together")
+    elif not found.epoch:
         lines.append("the state is empty: the service reads its topics from their beginning")
     elif found.refused:
         lines.append(

@@ -13,17 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from vernier.operators.engine.migrate import Held, Migration, shown, try_migration
+from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.former_columns import described
 from vernier.operators.planning.plan import Plan, upstream
 from vernier.service.config.programs import Program, Registry, compiled
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.bundle import Programs
 from vernier.service.coordinator.opening import PLAN_FILE, check_app, held_in, stays_plain, with_columns
+from vernier.service.coordinator.registry_check import verdicts
+from vernier.service.ingest.former import former_columns, with_former
 from vernier.storage.errors import FileMissing
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
 
 KEPT, RENAMED, CHANGED, FILLED, LOST, REFUSED = "kept", "renamed", "changed", "filled", "lost", "refused"
+SCHEMA = "schema"
 ROWS_A_SECOND = 200_000
 """A rough figure for how many rows a worker fills in a second: groups over a million rows took from 75,000 (`min` and
 `max`) to 2,000,000 (counts and sums) for each second of CPU time, on an AMD EPYC with other work beside it."""
@@ -51,8 +55,13 @@ class Preview:
     seconds: float
 
     @property
+    def unfit(self) -> bool:
+        """Whether a schema registry is the only one to refuse the programs."""
+        return {line.kind for line in self.lines if line.fate == REFUSED} == {SCHEMA}
+
+    @property
     def refused(self) -> bool:
-        """Whether the state cannot continue with the programs."""
+        """Whether the state, or a schema registry, refuses the programs."""
         return any(line.fate == REFUSED for line in self.lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,15 +91,18 @@ def preview(settings: Settings) -> Preview:
     if newest is not None and plan.pushes:
         _, plain = compiled([*programs, *joined], **options, push=False)
         plan = plain if stays_plain(newest, plan, plain, settings.begins) else plan
+    sources = with_former(plan.sources, former_columns(newest, plan.sources))
+    schemas = list(_schemas(settings, sources))
     if newest is None:
         lines = [Line(FILLED, "view", name, _columns(view.schema.to_json())) for name, view in plan.views.items()]
-        return Preview(0, tuple(lines), 0, 0.0)
+        return Preview(0, (*schemas, *lines), 0, 0.0)
     check_app(directory, newest, plan)
     held = held_in(newest, plan, settings.begins)
     migration, refused = try_migration(plan, held)
     rows = _rows(newest, migration)
     labels = _labels(directory)
     lines = [
+        *schemas,
         *_sources(plan, held),
         *_views(plan, newest, migration, refused),
         *_arrangements(plan, newest, migration, refused, labels),
@@ -102,6 +114,12 @@ def _rows(newest: Manifest, migration: Migration) -> int:
     """The rows that all workers have to read."""
     traces = [newest.traces[given.trace] for given in migration.given.values()]
     return sum(ref.updates for trace in traces for shard in trace.shards for ref in shard)
+
+
+def _schemas(settings: Settings, sources: Mapping[str, RowType]) -> Iterator[Line]:
+    """What schema registries say about the columns."""
+    for one in verdicts(settings, sources):
+        yield Line((CHANGED if one.asked else KEPT) if one.fits else REFUSED, SCHEMA, one.subject, (), one.about)
 
 
 def _sources(plan: Plan, held: Held) -> Iterator[Line]:
