@@ -2,8 +2,9 @@
 
 `python -m bench.groups --updates 100000 --rows 1000000`: first 100,000 updates, a third of them deletions, each at its
 own time, in four groups, for each aggregate, in turns; seconds of CPU, the least of the turns, and the ratio to `max`.
-What is held at the end is compared with a recount. Then epochs of one change in one group: `top_k` of the ten best, and
-`max` whose value leaves in every other epoch; microseconds of CPU by epoch. Prints one JSON line.
+What is held at the end is compared with a recount. Then epochs of one change in one group, for each case of `ONE`: the
+ten best, a greatest value that leaves, neighbours, sums and ranks with ten rows behind the change; microseconds of
+CPU by epoch, their changes compared with what the sorted rows tell. Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ import vernier as vn
 from bench.record import tell
 from vernier import col
 from vernier.operators.engine.worker import Worker
+from vernier.operators.group_functions.frames import FrameSums
+from vernier.operators.language.collection.ordering import grouped_by
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.updates import MIN_TIME, Updates
 
@@ -115,25 +119,106 @@ def run_many(name: str, rows: list[Row], diffs: list[int]) -> float:
     return took
 
 
+Rows = vn.Collection
+
+
+def _sliding(readings: Rows) -> Rows:
+    """The sum over the row, and the two on either side of it."""
+    spec = FrameSums((("value", False),), "x", (), ("id",), -2, 2)
+    return readings._of(grouped_by(readings.node, ("group",), spec))
+
+
+@dataclass(frozen=True)
+class One:
+    """A view of a group of which one row changes. changes: how many rows of the view each change adds and retracts.
+    place: its value (`TOP`: above all but BEHIND rows; `BOTTOM`: below all but these; `MIDDLE`: between two
+    rows; `BEST`: above all; `MOVES`: in the middle, where a row comes from BEHIND places below). value: what the view
+    says of the row, if that is simple to tell from the ids in order and the place of the row among them."""
+
+    view: Callable[[Rows], Rows]
+    changes: int
+    place: str = "TOP"
+    value: Callable[[Any, int], int] | None = None
+
+
+BEHIND = 10
+_AFTER = 1 + 2 * BEHIND
+ONE: dict[str, One] = {
+    "top_k": One(lambda rows: rows.top_k(10, by=col("value").desc(), within="group"), 2, "BEST"),
+    "max": One(lambda rows: rows.group_by("group").agg(x=vn.max("value")), 2, "BEST"),
+    "lag": One(
+        lambda rows: rows.lag("id", by="value", within="group", name="x"), 3, "MIDDLE", lambda ids, at: ids[at - 1]
+    ),
+    "session": One(lambda rows: rows.window("value", session=1, by="group"), 1, "MIDDLE"),
+    "frame": One(_sliding, 9, "MIDDLE", lambda ids, at: int(ids[at - 2 : at + 3].sum())),
+    "running_sum": One(
+        lambda rows: rows.running_sum("id", by="value", within="group", name="x"),
+        _AFTER,
+        value=lambda ids, at: int(ids[: at + 1].sum()),
+    ),
+    "running_sum_down": One(
+        lambda rows: rows.running_sum("id", by=col("value").desc(), within="group", name="x"),
+        _AFTER,
+        "BOTTOM",
+        value=lambda ids, at: int(ids[at:].sum()),
+    ),
+    "row_number": One(
+        lambda rows: rows.row_number(by="value", within="group", name="x"), _AFTER, value=lambda ids, at: at + 1
+    ),
+    "rank": One(lambda rows: rows.rank(by="value", within="group", name="x"), _AFTER, value=lambda ids, at: at + 1),
+    "rank_that_moves": One(
+        lambda rows: rows.rank(by=col("value").desc(), within="group", name="x"),
+        2 * BEHIND,
+        "MOVES",
+        lambda ids, at: len(ids) - at,
+    ),
+}
+"""What is measured with one change in a large group."""
+
+
 def run_one(name: str, size: int, epochs: int) -> list[float]:
-    """Microseconds of CPU of epochs with one change each in a group of `size` rows: rows that come on top, and leave
-    again."""
-    worker = Worker(compile_app(program(name)))
-    choose = np.random.default_rng(1)
-    rows = np.column_stack((np.zeros(size, np.int64), np.arange(size), choose.integers(0, VALUES, size)))
-    loaded = np.column_stack((rows, np.zeros(size, np.int64), np.ones(size, np.int64)))
-    worker.run_epoch(MIN_TIME, 1, {"readings": Updates(np.ascontiguousarray(loaded), 3, 0)})
-    took, at = list[float](), 1
-    for epoch in range(epochs):
-        row = (0, size + epoch // 2, VALUES + epoch // 2)
-        updates = {"readings": Updates.of([row], [at], [1 if epoch % 2 == 0 else -1])}
+    """Microseconds of CPU of epochs with one change each in a group of `size` rows: a row comes, and leaves again.
+
+    The values are 10 apart, in no order. In every other epoch the row is new; it has the place that the case names.
+    """
+    case = ONE[name]
+    app = vn.App("groups")
+    app.view("out", case.view(app.source("readings", Reading)))
+    worker = Worker(compile_app(app))
+    values = 10 * np.random.default_rng(1).permutation(size)
+    ids = np.argsort(values)
+    loaded = np.column_stack((np.zeros(size, np.int64), np.arange(size), values, np.zeros(size, np.int64)))
+    loaded = np.ascontiguousarray(np.column_stack((loaded, np.ones(size, np.int64))))
+    worker.run_epoch(MIN_TIME, 1, {"readings": Updates(loaded, 3, 0)})
+    # How many of the loaded rows have a lower value than the new one.
+    at = {"TOP": size - BEHIND, "BOTTOM": BEHIND, "MIDDLE": size // 2, "MOVES": size // 2, "BEST": size}[case.place]
+    took = list[float]()
+    for epoch in range(1, epochs + 1):
+        comes, number = epoch % 2 == 1, size + epoch // 2
+        rows, diffs = [(0, number - (not comes), 10 * at - 5)], [1 if comes else -1]
+        if case.place == "MOVES":
+            # The player who was BEHIND places lower gains as many.
+            number, low = int(ids[at - BEHIND]), 10 * (at - BEHIND)
+            rows, diffs = [(0, number, 10 * at - 5), (0, number, low)], [diffs[0], -diffs[0]]
+        updates = {"readings": Updates.of(rows, [epoch] * len(rows), diffs)}
         began = time.process_time_ns()
-        result = worker.run_epoch(at, at + 1, updates)
+        result = worker.run_epoch(epoch, epoch + 1, updates)
         took.append((time.process_time_ns() - began) / 1000)
-        if len(result.changes["out"].data) != 2:
-            raise SystemExit(f"{name}: a change on top must change two rows")
-        at += 1
+        _check(name, result.changes["out"].data, rows[0], diffs[0], ids, at)
     return took
+
+
+def _check(name: str, changes: Any, row: Row, diff: int, ids: Any, at: int) -> None:
+    """Compare an epoch's changes with what the sorted rows tell."""
+    case = ONE[name]
+    if len(changes) != case.changes:
+        raise SystemExit(f"{name}: {len(changes)} rows have changed, not {case.changes}")
+    if case.value is None:
+        return
+    there = np.insert(ids, at, row[1]) if case.place != "MOVES" else ids
+    wanted = (*row, int(case.value(there, at if case.place != "MOVES" else at - 1)), diff)
+    if wanted not in [(*one[:3], one[-3], one[-1]) for one in changes.tolist()]:
+        raise SystemExit(f"{name}: the change {wanted} is missing")
 
 
 def main() -> None:
@@ -149,7 +234,7 @@ def main() -> None:
     for _ in range(given.turns):
         for name in NAMES:
             least[name] = min(least[name], run_many(name, rows, diffs))
-    one = {name: run_one(name, given.rows, given.epochs)[given.epochs // 10 :] for name in ("top_k", "max")}
+    one = {name: run_one(name, given.rows, given.epochs)[given.epochs // 10 :] for name in ONE}
     tell(
         {
             "updates": given.updates,

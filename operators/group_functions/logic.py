@@ -26,7 +26,9 @@ class Groups:
     """g groups of one wave; a group is one key at one time.
 
     keys: int64[g, k] key words; offsets: int64[g + 1]; vals: int64[n, v] val words, distinct and in word order within a
-    group; counts: int64[n] multiplicities, never 0, possibly negative.
+    group; counts: int64[n] multiplicities, never 0, possibly negative. ahead: int64[g, 4], what the rows of each group
+    that come before these in the order, and are not among them, add up to (storage/kernels/prefix_sums.py); None if
+    the groups are whole, or what is missing does not matter.
     """
 
     keys: Ints
@@ -35,6 +37,7 @@ class Groups:
     counts: Ints
     heap: Heap | None = None
     texts: tuple[int, ...] = ()
+    ahead: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.keys)

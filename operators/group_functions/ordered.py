@@ -24,6 +24,8 @@ from vernier.operators.language.types.scalars import Int64, Type
 from vernier.operators.language.types.scalars import Words as Ints
 from vernier.operators.language.types.schema import RowType
 
+COPIES, HIGH, LOW, VALUES = range(4)
+"""Columns of what is ahead of a group's rows, as in storage/kernels/prefix_sums.py."""
 MOST_COPIES = 1 << 26
 """The most copies of a group that may become a row each; more are treated as a mistake in the data."""
 
@@ -62,12 +64,25 @@ class Ordered:
         return self.groups.offsets[1:][self.group_of]
 
     @cached_property
+    def reached(self) -> Ints:
+        """int64[n + 1]: the copies of all rows before each row, whatever their group, and of all rows."""
+        # Sums over several groups may wrap around; their differences do not.
+        found: Ints = np.zeros(len(self) + 1, np.int64)
+        self.counts.cumsum(out=found[1:])
+        return found
+
+    @cached_property
     def before(self) -> Ints:
         """int64[n]: the copies of all earlier rows of the group."""
-        # Sums over several groups may wrap around; their differences do not.
-        ahead = np.cumsum(self.counts) - self.counts
-        found: Ints = ahead - ahead[self.starts]
+        found: Ints = self.reached[:-1] - self.reached[self.starts]
         return found
+
+    @property
+    def ahead(self) -> Ints:
+        """int64[g, 4]: what the rows add up to that come before those of each group and are not given; zeros if all
+        are."""
+        found = self.groups.ahead
+        return np.zeros((len(self.groups), 4), np.int64) if found is None else found
 
     @property
     def comparable(self) -> Ints:
@@ -78,10 +93,13 @@ class Ordered:
     def first_of_value(self) -> Ints:
         """int64[n]: the first row of the group with the same values in the columns of the order."""
         by = [word for field in self.fields for word in range(field.offset, field.offset + field.words)]
-        values = self.words[:, by]
-        fresh = np.ones(len(self), np.bool_)
-        fresh[1:] = (values[1:] != values[:-1]).any(axis=1) | (self.starts[1:] == np.arange(1, len(self)))
-        return np.maximum.accumulate(np.where(fresh, np.arange(len(self)), 0))
+        values = self.words.take(by, axis=1)
+        fresh = np.ones(len(self) + 1, np.bool_)
+        fresh[1:-1] = (values[1:] != values[:-1]).any(axis=1)
+        fresh[self.groups.offsets] = True
+        fresh = fresh[:-1]
+        heads: Ints = fresh.nonzero()[0][fresh.cumsum() - 1]
+        return heads
 
     def produce(self, parents: Ints, columns: Ints, counts: Ints) -> Produced:
         """The rows at ascending positions `parents`, each with further words and its number of copies."""
@@ -110,6 +128,10 @@ class Ordered:
 
     def _check_copies(self) -> None:
         """Checks that a group has few enough copies for positions in int64."""
+        ahead = self.groups.ahead
+        # Negative numbers are large ones without a sign.
+        if ahead is not None and len(self) and int(ahead[:, COPIES].view(np.uint64).max()) >= 2**62:
+            raise self.failed(0)
         if len(self) and int(self.counts.max()) > 2**62 // len(self):
             for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
                 if sum(self.counts[start:stop].tolist()) >= 2**63:
@@ -140,6 +162,16 @@ class OrderedSpec(LogicSpec):
         """How many copies on either side of a changed row the changes of the output depend on, at least 1; None if it
         is the whole group."""
         return None
+
+    @property
+    def summed(self) -> str | None:
+        """The column whose sum over the earlier rows matters to a row, if `adds_up`; None if that is their number."""
+        return None
+
+    def adds_up(self, val: RowType) -> bool:
+        """Whether the output of a row depends on earlier rows by their number or a sum alone: `answer` then adds what
+        is `ahead` of the groups."""
+        return False
 
     def added(self, val: RowType) -> tuple[Type, bool]:
         """The type and nullability of the column that is added."""
@@ -193,8 +225,12 @@ class Rank(OrderedSpec):
 
     name: ClassVar[str] = "rank"
 
+    def adds_up(self, val: RowType) -> bool:
+        return True
+
     def answer(self, rows: Ordered, val: RowType) -> Produced:
-        rank = rows.before[rows.first_of_value()] + 1
+        ahead = rows.ahead[:, COPIES] + 1 - rows.reached[rows.groups.offsets[:-1]]
+        rank = rows.reached[rows.first_of_value()] + ahead.repeat(rows.groups.sizes)
         return rows.produce(np.arange(len(rows)), rank[:, None], rows.counts)
 
 
@@ -217,9 +253,14 @@ class RowNumber(OrderedSpec):
 
     name: ClassVar[str] = "row_number"
 
+    def adds_up(self, val: RowType) -> bool:
+        return True
+
     def answer(self, rows: Ordered, val: RowType) -> Produced:
         parents = rows.spread(rows.counts)
-        number = np.arange(len(parents)) - (np.cumsum(rows.counts) - rows.counts - rows.before)[parents] + 1
+        begins = rows.reached[rows.groups.offsets]
+        sizes = begins[1:] - begins[:-1]
+        number = np.arange(1, len(parents) + 1) + (rows.ahead[:, COPIES] - begins[:-1]).repeat(sizes)
         return rows.produce(parents, number[:, None], np.ones(len(parents), np.int64))
 
 

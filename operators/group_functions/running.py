@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,11 +23,19 @@ class RunningSum(OrderedSpec):
     """The sum of `column` over all copies up to and including this one. Nulls add nothing; the sum over only nulls is
     null.
 
-    A group is summed again, in its order, whenever it changes, so sums of Float64 depend only on the rows.
+    Sums of Float64 depend on the order in which values are added: a group is summed again, in its order, whenever it
+    changes.
     """
 
     name: ClassVar[str] = "running_sum"
     column: str
+
+    @property
+    def summed(self) -> str:
+        return self.column
+
+    def adds_up(self, val: RowType) -> bool:
+        return not isinstance(self.added(val)[0], Float64)
 
     def key(self) -> tuple[Any, ...]:
         return (*super().key(), self.column)
@@ -57,7 +66,9 @@ class RunningSum(OrderedSpec):
             new = kind.to_words(sums)
         else:
             high, low = wide(words)
-            high, low, seen, status, fault = running_sums(offsets, counts, high, low, valid, limits_of(kind))
+            high, low, seen, status, fault = running_sums(
+                offsets, counts, high, low, valid, limits_of(kind), rows.ahead
+            )
             if status:
                 raise rows.failed(fault)
             new = narrow(kind, high, low)
@@ -125,6 +136,7 @@ def wide(words: Words) -> tuple[Words, Words]:
     return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1] ^ LEAST)
 
 
+@cache
 def limits_of(kind: Type) -> Words:
     """The halves of the least and the greatest value of a type."""
     most = 10**kind.precision - 1 if isinstance(kind, Decimal) else 2**63 - 1

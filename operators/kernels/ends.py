@@ -82,7 +82,7 @@ def _begin_run(table, low, high, start, down):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _changed(table, batch, val, rows, base, stop, first, v):  # type: ignore[no-untyped-def]
+def is_changed(table, batch, val, rows, base, stop, first, v):  # type: ignore[no-untyped-def]
     """Whether one of the sorted rows [base, stop) has this val."""
     while base < stop:
         middle = (base + stop) >> 1
@@ -235,7 +235,7 @@ def read_ends(table, rows, k, v, fold, down, whole, most, flag):  # type: ignore
                     return keys[:0], spans[:0], entries[:0], OVERFLOW
                 if batch < 0 or (last >= 0 and order_of_vals(table, batch, val, last, last_val, whole) != 0):
                     break
-                if copies == 0 or _changed(table, batch, val, rows, base, stop, 1 + k, v):
+                if copies == 0 or is_changed(table, batch, val, rows, base, stop, 1 + k, v):
                     continue
                 if size == found.shape[0]:
                     found = more_rows(found, size)

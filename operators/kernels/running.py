@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from vernier.storage.kernels.prefix_sums import HIGH, LOW, VALUES
 from vernier.storage.kernels.status import OK, OVERFLOW
 from vernier.storage.kernels.wide import add_wide
 
@@ -13,12 +14,13 @@ def _less(hi: int, lo: int, other_hi: int, other_lo: int) -> bool:
 
 
 @njit(cache=True)
-def running_sums(offsets, counts, high, low, valid, limits):  # type: ignore[no-untyped-def]
+def running_sums(offsets, counts, high, low, valid, limits, ahead):  # type: ignore[no-untyped-def]
     """The sum of the values up to and including each copy of each row.
 
     offsets: int64[g + 1], the bounds of the groups in n rows; counts: int64[n] copies, above 0; high, low: int64[n],
     128-bit values (see wide); valid: int64[n], 0 if the value is null and adds nothing; limits: int64[4], high and low
-    of the least and the greatest allowed sum. Returns (high, low: int64[m]; seen: int64[m], 1 once a value was not
+    of the least and the greatest allowed sum; ahead: int64[g, 4], what comes before the rows of each group (see
+    storage/kernels/prefix_sums.py). Returns (high, low: int64[m]; seen: int64[m], 1 once a value was not
     null; status; row at fault), where m is the number of copies of all rows. The status is OVERFLOW at the first sum
     beyond the limits. O(n + m).
     """
@@ -29,7 +31,7 @@ def running_sums(offsets, counts, high, low, valid, limits):  # type: ignore[no-
     seen = np.empty(total, np.int64)
     place = 0
     for group in range(offsets.shape[0] - 1):
-        hi, lo, some = 0, 0, 0
+        hi, lo, some = ahead[group, HIGH], ahead[group, LOW], 1 if ahead[group, VALUES] > 0 else 0
         for row in range(offsets[group], offsets[group + 1]):
             if valid[row] != 0:
                 some = 1

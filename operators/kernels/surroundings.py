@@ -28,7 +28,7 @@ from vernier.storage.kernels.tries import VAL_STRIDE, VALS
 
 
 @inlined
-def _take_greatest(table, low, here, v):  # type: ignore[no-untyped-def]
+def take_greatest(table, low, here, v):  # type: ignore[no-untyped-def]
     """Move before the greatest val below the places `here`. Returns (a batch that has it, its place there, copies,
     wrapped); the batch is -1 if no val from `low` on is left."""
     best, place = -1, np.int64(0)
@@ -81,7 +81,7 @@ def _goes_on(table, batch, val, last, last_val, whole, got, reach, on, flag, gap
 
 
 @inlined
-def _append(table, batch, val, v, copies, found, size):  # type: ignore[no-untyped-def]
+def append_val(table, batch, val, v, copies, found, size):  # type: ignore[no-untyped-def]
     address = cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE)
     for c in range(v):
         put(found, size, c, load(address, c))
@@ -89,7 +89,7 @@ def _append(table, batch, val, v, copies, found, size):  # type: ignore[no-untyp
 
 
 @inlined
-def _reverse(found, first, stop, columns):  # type: ignore[no-untyped-def]
+def reverse_rows(found, first, stop, columns):  # type: ignore[no-untyped-def]
     """Reverse the order of the rows [first, stop)."""
     i, j = first, stop - 1
     while i < j:
@@ -139,7 +139,7 @@ def read_surroundings(table, rows, k, v, fold, whole, reach, on, flag, gap):  # 
                     if forward == 1:
                         batch, val, copies, wrapped = take_least(table, here, high, v)
                     else:
-                        batch, val, copies, wrapped = _take_greatest(table, low, here, v)
+                        batch, val, copies, wrapped = take_greatest(table, low, here, v)
                     if wrapped:
                         return keys[:0], spans[:0], entries[:0], OVERFLOW
                     if batch < 0:
@@ -161,7 +161,7 @@ def read_surroundings(table, rows, k, v, fold, whole, reach, on, flag, gap):  # 
                         if copies != 0:
                             if size == found.shape[0]:
                                 found = more_rows(found, size)
-                            _append(table, batch, val, v, copies, found, size)
+                            append_val(table, batch, val, v, copies, found, size)
                             size += 1
                         alike = whole < v and order_of_row(table, batch, val, rows, changed, 1 + k, whole) == 0
                         if copies > 0 and not (gap < 0 and alike):
@@ -171,7 +171,7 @@ def read_surroundings(table, rows, k, v, fold, whole, reach, on, flag, gap):  # 
                         for other in range(batches):
                             put_word(low, other, word(here, other))
                 if forward == 0:
-                    _reverse(found, begin, size, v + 1)
+                    reverse_rows(found, begin, size, v + 1)
                 elif batch < 0:
                     row = stop
         room = n + size + 2 * (stop - base)

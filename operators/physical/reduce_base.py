@@ -17,14 +17,16 @@ import numpy as np
 from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels.ends import read_ends
 from vernier.operators.kernels.rounds import split_visits, visited_keys
+from vernier.operators.kernels.stretches import read_stretches
 from vernier.operators.kernels.surroundings import read_surroundings
-from vernier.operators.planning.reduction_ops import Ends, ReductionOp, Surroundings
+from vernier.operators.planning.reduction_ops import Ends, ReductionOp, Stretches, Surroundings
 from vernier.operators.runtime.chunking import KEYS, parts, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.trace.batch import Batch, keyed_columns
+from vernier.storage.trace.prefix_index import owes, sums_of
 from vernier.storage.trace.spine import Selection, Trace
 from vernier.storage.updates import Ints, order_rows, together
 
@@ -50,6 +52,8 @@ class Reduction(Operator):
         self.in_order = False
         """Whether corrections are produced in the sort order of their rows."""
         self.reads = op.reads
+        self.ahead: Ints | None = None
+        """While stretches are read: int64[stretches, 4], what comes before each."""
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """What the output of keys `[hash | key]` lacks at round `now`: corrections `[hash | key | val | time | rounds |
@@ -75,8 +79,9 @@ class Reduction(Operator):
         if self.reads is not None and self._few_change():
             # What lies between the parts that are read is missing, so sums of rows that are no neighbours may not fit.
             with suppress(AggregateOverflow):
-                self._visit_parts(self.reads, np.array(now, np.int64))
-                return
+                if self._visit_parts(self.reads, np.array(now, np.int64)):
+                    return
+            self.ahead = None
         keys = self._keys(now)
         if keys is None:
             return
@@ -107,27 +112,40 @@ class Reduction(Operator):
         fresh = self.input.fresh
         return fresh is None or (not isinstance(fresh, Batch) and FEW * len(fresh) < self.input.trace.updates)
 
-    def _visit_parts(self, reads: Ends | Surroundings, now: Ints) -> None:
-        """Visit the keys that changed, reading the part of each on which its output depends."""
+    def _visit_parts(self, reads: Ends | Surroundings | Stretches, now: Ints) -> bool:
+        """Visit the keys that changed, reading the part of each on which its output depends. Returns whether that was
+        possible."""
         fresh, fold = self.input.fresh, self.scope.slice.fold
         if fresh is None:
-            return
-        trace, made = self.input.trace, []
+            return True
+        trace, made = self.input.trace, list[Ints]()
+        sums = None
+        if isinstance(reads, Stretches):
+            if isinstance(fresh, Batch) or owes(trace, fresh[:, 0]):
+                return False
+            sums = sums_of(trace, (reads.column, reads.words, reads.flag))
         for rows in parts(fresh):
             given = trace.settled, np.ascontiguousarray(rows), self.key_width, self.input.val_width, fold
             if isinstance(reads, Ends):
-                found = read_ends(*given, reads.down, reads.whole, reads.most, reads.flag)
+                keys, spans, entries, status = read_ends(*given, reads.down, reads.whole, reads.most, reads.flag)
+            elif isinstance(reads, Surroundings):
+                keys, spans, entries, status = read_surroundings(
+                    *given, reads.whole, reads.reach, reads.on, reads.flag, reads.gap
+                )
             else:
-                found = read_surroundings(*given, reads.whole, reads.reach, reads.on, reads.flag, reads.gap)
-            keys, spans, entries, status = found
+                keys, spans, entries, self.ahead, status = read_stretches(
+                    given[0], sums, *given[1:], reads.whole, reads.down, reads.column, reads.words, reads.flag
+                )
             if status != 0:
                 raise DiffOverflow(operation=f"addition in {trace.name}")
             outputs = Selection.nothing(len(keys), self.val_width + 2)
             corrections, _ = self.correct(keys, Selection(spans, entries), outputs, now, fold)
             if len(corrections):
                 made.append(corrections)
+        self.ahead = None
         if made:
             self.give(together(made))
+        return True
 
     def release(self) -> None:
         """Release the step's rows, too; the trace has them."""

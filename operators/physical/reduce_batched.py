@@ -9,7 +9,6 @@ twice. Sources: "Specializing differential dataflow" and "High resolution, high 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -39,7 +38,7 @@ class BatchedReduce(Reduction):
         super().__init__(op, scope)
         self.logic = op.spec.compile(op.key, op.val)
         self.texts = op.val.text_words
-        self.order = op.order
+        self.order = np.array(op.order, np.int64) if op.order else None
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Call the logic for all groups that may have changed, and compare its results with the earlier output."""
@@ -58,8 +57,10 @@ class BatchedReduce(Reduction):
             )
             self._check(status, keys, fault)
             wave = groups[first : first + len(places)]
-            asked = np.ascontiguousarray(keys[wave[places >= 0, 0], 1 : 1 + self.key_width])
-            wanted = Groups(asked, offsets, vals, counts, self.scope.heap, self.texts)
+            numbers = wave[places >= 0, 0]
+            asked = keys.take(numbers, axis=0)[:, 1 : 1 + self.key_width]
+            ahead = None if self.ahead is None else self.ahead[numbers]
+            wanted = Groups(asked, offsets, vals, counts, self.scope.heap, self.texts, ahead)
             try:
                 made = self.logic(wanted)
             except TooManyRows as error:
@@ -67,11 +68,10 @@ class BatchedReduce(Reduction):
                     most = max(1, len(vals) // 8)
                     continue
                 made = self._alone(wanted, error.rows, partial(self._sizes, keys, wave, parts))
-            if self.order:
-                made = replace(made, rows=made.rows[:, self.order])
+            rows = made.rows if self.order is None else made.rows.take(self.order, axis=1)
             goes_on = first > 0 and wave[0, 0] == groups[first - 1, 0]
             rows, kept, kept_counts, status, fault = settle_wave(
-                keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(made.rows), made.counts,
+                keys, self.key_width, wave, places, made.offsets, np.ascontiguousarray(rows), made.counts,
                 outputs.spans, outputs.entries, w, now, fold, total, kept if goes_on else kept[:0], kept_counts,
                 groups[first - 1, 1] if goes_on else fold - 1,
             )  # fmt: skip

@@ -1,5 +1,6 @@
 """Which reductions depend on a part of a group, and how its rows must be ordered for that: on one end
-(kernels/ends.py), or on the surroundings of the rows that change (kernels/surroundings.py)."""
+(kernels/ends.py), on the surroundings of the rows that change (kernels/surroundings.py), or on the rows behind them and
+the sum of those before (kernels/stretches.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.kernels.aggregating import FLAG, KIND, MAX, MIN, WORD, WORDS
 from vernier.operators.language.expr.order import Orders
 from vernier.operators.language.types.schema import Field, RowType
-from vernier.operators.planning.reduction_ops import Ends, Surroundings
+from vernier.operators.planning.reduction_ops import Ends, Stretches, Surroundings
 from vernier.operators.planning.stages import Words
 
 FARTHEST = 1 << 16
@@ -60,16 +61,37 @@ def surroundings_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Surroundi
         return [spec.on], Surroundings(val.width, 1, on=field.words - 1, flag=flag, gap=spec.gap)
     if not isinstance(spec, OrderedSpec) or spec.reach is None or spec.reach > FARTHEST:
         return None
+    names, whole = [name for name, _ in spec.by], _leading(spec.by, val)
+    return (names, Surroundings(whole, spec.reach)) if whole else None
+
+
+def stretches_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Stretches] | None:
+    """The columns that vals must begin with, and what the logic reads of a group then; None if that is the group."""
+    if not isinstance(spec, OrderedSpec) or not spec.adds_up(val):
+        return None
     names = [name for name, _ in spec.by]
+    whole, down = _leading(spec.by, val), spec.by[0][1]
+    if not whole:
+        return None
+    if spec.summed is None:
+        return names, Stretches(whole, down)
+    field = ordered_first(names, val).field(spec.summed)
+    flag = field.offset if field.nullable else -1
+    return names, Stretches(whole, down, field.value_offset, field.type.words, flag)
+
+
+def _leading(by: Orders, val: RowType) -> int:
+    """How many words of vals that begin with the columns of the order are in that order, all in the same direction;
+    all words if ties are, too."""
     whole = 0
-    for name, descending in spec.by:
+    for name, descending in by:
         field = val.field(name)
-        if field.text_words or descending != spec.by[0][1]:
+        if field.text_words or descending != by[0][1]:
             break
         whole += field.words
-    if all(not descending for _, descending in spec.by) and not val.text_words:
+    if all(not descending for _, descending in by) and not val.text_words:
         whole = val.width
-    return (names, Surroundings(whole, spec.reach)) if whole else None
+    return whole
 
 
 def ordered_first(by: Sequence[str], val: RowType) -> RowType:

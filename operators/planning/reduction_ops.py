@@ -37,6 +37,20 @@ class Surroundings:
     gap: int = -1
 
 
+@dataclass(frozen=True)
+class Stretches:
+    """The part of a group from a changed row on until what comes before the next row is as before
+    (kernels/stretches.py). whole: vals that share these words are read together; down: they are ordered from the last
+    to the first; column, words, flag: the column of the val whose sum counts (its first word, how many it has, and its
+    null flag or -1); column -1: copies count."""
+
+    whole: int
+    down: bool
+    column: int = -1
+    words: int = 1
+    flag: int = -1
+
+
 @dataclass
 class ReductionOp(KeyedOp):
     """A reduction: reads an arrangement by `key` and emits key words, then val words. total: its earlier output follows
@@ -47,7 +61,7 @@ class ReductionOp(KeyedOp):
     key: RowType
     total: bool
     trace: str | None
-    reads: Ends | Surroundings | None = field(default=None, init=False)
+    reads: Ends | Surroundings | Stretches | None = field(default=None, init=False)
 
     kind = "reduce"
     takes_names = True

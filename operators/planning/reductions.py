@@ -39,7 +39,14 @@ from vernier.operators.planning.arrangements import (
 )
 from vernier.operators.planning.choices import choices
 from vernier.operators.planning.distinct_counts import as_sums, counts_distinct
-from vernier.operators.planning.ends import MOST, ends_of_extreme, ends_of_order, ordered_first, surroundings_of
+from vernier.operators.planning.ends import (
+    MOST,
+    ends_of_extreme,
+    ends_of_order,
+    ordered_first,
+    stretches_of,
+    surroundings_of,
+)
 from vernier.operators.planning.group_parts import as_parts, has_parts
 from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.plan import ArrangementPlan
@@ -50,6 +57,8 @@ from vernier.operators.planning.reduction_ops import (
     ChosenOp,
     ReduceOp,
     ReductionOp,
+    Stretches,
+    Surroundings,
     TopOp,
 )
 from vernier.operators.planning.sharing import identity
@@ -342,7 +351,9 @@ def build_reduce(planner: Planner, node: ReduceNode) -> int:
     key, val = node.key_row, node.val_row
     if isinstance(node.spec, TopK) and node.scope.depth == 0 and 0 < node.spec.count <= MOST and val.width:
         return build_top(planner, node, node.spec)
-    found = surroundings_of(node.spec, val) if node.scope.depth == 0 else None
+    found: tuple[list[str], Surroundings | Stretches] | None = None
+    if node.scope.depth == 0:
+        found = surroundings_of(node.spec, val) or stretches_of(node.spec, val)
     if found is not None:
         first, reads = found
         arranged, moved, before = _moved(planner, node.input, key, val, first)

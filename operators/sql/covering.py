@@ -4,8 +4,8 @@ A row has a position: its place for ROWS, the value of the order for RANGE. The 
 as the frame, so each frame lies in one or two of them. Frames are joined with rows by partition and stretch, pairs
 outside the frame are dropped, and the rest is aggregated by frame; any aggregate will do.
 
-Cost of a change: the rows within two lengths of a frame. ROWS number the rows first, which costs O(rows of the
-partition).
+Cost of a change: the rows within two lengths of a frame. ROWS number the rows first, which costs the places
+that change.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ these sums, and joins the rows with them: rows that are equal in the order have 
 places adds up the rows around each row, of which a change reads no others. With an end that is unbounded it numbers the
 rows, so that each copy has a place, and takes the running sum at the frame's end less the one before its beginning.
 
-Cost of frames with an unbounded end: as the running sum's, O(rows of the partition) for a change. Sums of doubles are
-refused where they would be differences, because these are not exact.
+Cost of frames with an unbounded end: as the running sum's, the results that change; O(rows of the partition) for min
+and max. Sums of doubles are refused where they would be differences, because these are not exact.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each copy of a row has a place from 1 on in its partition. A frame begins and en
 from the row's own place, those of its peers, and the number of rows. A value at a place is a join by partition and
 place.
 
-Cost: that of row_number, O(rows of the partition) for a change.
+Cost: that of row_number, the places that change.
 """
 
 from __future__ import annotations

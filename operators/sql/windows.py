@@ -1,7 +1,7 @@
 """OVER: window functions as columns of ordered groups.
 
 A window over a whole partition is an aggregate that is joined with its rows. Ranks and neighbours are logics of ordered
-groups (operators/group_functions): a change of a rank costs O(rows of the partition), one of a neighbour reads what is
+groups (operators/group_functions): a change of a rank costs the ranks that change, one of a neighbour reads what is
 around the changed rows. frames.py makes other frames.
 """
 

@@ -92,6 +92,12 @@ def keyed_rows(updates: Updates, key_width: int) -> Ints:
     return key_updates(updates.data, key, np.arange(key_width, updates.width, dtype=np.int64), updates.depth)
 
 
+def owing_of(parts: Sequence[Batch]) -> Ints | None:
+    """The `owing` of the batch that adjacent batches become: no key if none of them has any, else not known."""
+    known = [part.owing for part in parts]
+    return known[0] if all(keys is not None and len(keys) == 0 for keys in known) else None
+
+
 def _taken_apart(together: Ints, address: Ints, key_width: int, val_width: int, depth: int) -> dict[str, Ints]:
     """The columns by name, from the single array that kernels.tries.pack returns."""
     row = address.tolist()
@@ -124,13 +130,15 @@ class Batch:
     `ref` says where the batch is persisted; None if it is not. `parts` are the batches that represent a large merged
     batch on disk until it is persisted. `texts` contains the contents of the long texts in its rows; it is None if rows
     have no texts or if the batch is not settled yet. In that case the contents of a merged batch are in its `origins`.
-    `check` compares the checksums of a batch that was opened unverified; `verify` calls it once.
+    `check` compares the checksums of a batch that was opened unverified; `verify` calls it once. `sums` and `owing` are
+    what a prefix index knows about the batch (storage/trace/prefix_index.py): partial sums by column, and the hashes of
+    the keys with rows of which it takes too many copies, None if that is not known.
     """
 
     __slots__ = (
         "_together", "address", "check", "depth", "diffs", "hashes", "key_offsets", "key_width", "keys", "lower",
-        "origins", "parts", "ref", "rounds", "since", "texts", "times", "updates", "upper", "val_offsets", "val_width",
-        "vals",
+        "origins", "owing", "parts", "ref", "rounds", "since", "sums", "texts", "times", "updates", "upper",
+        "val_offsets", "val_width", "vals",
     )  # fmt: skip
     hashes: Ints
     keys: Ints
@@ -162,6 +170,8 @@ class Batch:
         self.check: Callable[[], None] | None = None
         self.texts: Texts | None = None
         self.origins: tuple[Batch, ...] = ()
+        self.sums: dict[tuple[int, int, int], Ints] = {}
+        self.owing: Ints | None = None
         self._together: Ints | None = None
         if isinstance(columns, np.ndarray):
             self._together = columns

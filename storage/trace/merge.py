@@ -23,9 +23,10 @@ from vernier.storage.kernels.merging import (
     STATE_WORDS,
     merge_piece,
 )
-from vernier.storage.kernels.tries import KEYS, VAL_COUNT
+from vernier.storage.kernels.prefix_sums import STEP, SUMS, extend_sums
+from vernier.storage.kernels.tries import KEYS, VAL_COUNT, describe
 from vernier.storage.trace import spill
-from vernier.storage.trace.batch import COLUMNS, Batch
+from vernier.storage.trace.batch import COLUMNS, Batch, owing_of
 from vernier.storage.updates import Ints
 
 _ALL = 2**62
@@ -39,11 +40,12 @@ class Merge:
     """The merge of `older` and `newer`, compacted to `since`: data times before it become `since`, rounds are kept.
 
     That is `advance_by` for the frontier {(since, 0 … 0)}. The whole work is `size` updates, the sum of the two;
-    `spent` of them are done. `due` is for callers that budget several merges. Reserves memory for the sum of both at
-    once; pages that are never written cost nothing.
+    `spent` of them are done. `due` is for callers that budget several merges. sums, summed: the partial sums of its
+    result (storage/trace/prefix_index.py), and up to which val. Reserves memory for the sum of both at once; pages that
+    are never written cost nothing.
     """
 
-    __slots__ = ("_columns", "_state", "due", "newer", "older", "since", "size", "spent")
+    __slots__ = ("_columns", "_state", "due", "newer", "older", "since", "size", "spent", "summed", "sums")
 
     def __init__(self, older: Batch, newer: Batch, since: int, *, due: int = 0) -> None:
         self.older, self.newer, self.since, self.due = older, newer, since, due
@@ -52,6 +54,8 @@ class Merge:
         keys = int(older.address[KEYS] + newer.address[KEYS])
         vals = int(older.address[VAL_COUNT] + newer.address[VAL_COUNT])
         self._state = np.zeros(STATE_WORDS, np.int64)
+        self.sums: dict[tuple[int, int, int], Ints] = {}
+        self.summed: dict[tuple[int, int, int], int] = {}
         self._columns: tuple[Ints, ...] = (
             spill.empty(keys + 1),
             spill.empty(keys if older.key_width > 1 else 0, older.key_width),
@@ -88,7 +92,23 @@ class Merge:
         if status != 0:
             raise DiffOverflow(operation="addition")
         self.spent = int(self._state[READ])
+        if older.sums or self.newer.sums:
+            self._extend_sums()
         return self.done
+
+    def _extend_sums(self) -> None:
+        """Continue the partial sums of which one of the batches has some (storage/trace/prefix_index.py)."""
+        # The end of the newest val is not known before the next one begins.
+        vals = int(self._state[OUT_VALS]) - (0 if self.done else 1)
+        hashes, keys, key_offsets, words, val_offsets, times, rounds, diffs = self._columns
+        address = describe(hashes, keys, key_offsets, words, val_offsets, times, rounds, diffs, self.size)
+        table = address.reshape(1, -1)
+        for column in {**self.older.sums, **self.newer.sums}:
+            if column not in self.sums:
+                self.sums[column] = spill.empty(len(words) // STEP + 1, SUMS)
+                self.sums[column][0] = 0
+            extend_sums(table, 0, self.summed.get(column, 0), vals, *column, self.sums[column])
+            self.summed[column] = max(vals, 0)
 
     def finish(self) -> Batch:
         """Complete the merge and return the merged batch, which may be empty.
@@ -115,6 +135,8 @@ class Merge:
         batch = Batch(older.key_width, older.val_width, older.depth, n, older.lower, newer.upper, since, arrays)
         if older.texts is not None or newer.texts is not None:
             batch.origins = (older, newer)
+        batch.owing = owing_of((older, newer))
+        batch.sums = {column: _fitted(sums[: vals // STEP + 1]) for column, sums in self.sums.items()}
         if n >= IN_BACKGROUND:
             batch.parts = older.leaves + newer.leaves
         return batch

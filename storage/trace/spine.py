@@ -39,7 +39,7 @@ from vernier.storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from vernier.storage.kernels import tries
 from vernier.storage.kernels.folding import MANY, close_batches, close_steps
 from vernier.storage.time.antichain import Antichain
-from vernier.storage.trace.batch import Batch, keyed_columns
+from vernier.storage.trace.batch import Batch, keyed_columns, owing_of
 from vernier.storage.trace.cursor import Cursor
 from vernier.storage.trace.history_cache import HistoryCache, Selection
 from vernier.storage.trace.holds import Hold, Holds
@@ -322,8 +322,10 @@ class Trace:
         parts = batches[-tail:]
         updates = sum(batch.updates for batch in parts)
         united = self._united(len(batches) - tail, updates, parts[0].lower, parts[-1].upper)
-        if united is not None and any(batch.texts is not None for batch in parts):
-            united.origins = tuple(parts)
+        if united is not None:
+            united.owing = owing_of(parts)
+            if any(batch.texts is not None for batch in parts):
+                united.origins = tuple(parts)
         self.merged += updates
         self.kept += 0 if united is None else united.updates
         self.spent += updates
