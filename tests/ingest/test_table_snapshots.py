@@ -98,3 +98,36 @@ def test_the_end_in_one_partition_is_that_of_all_and_a_change_ends_one_without_a
     service.epoch([log.append("edges", 0, change((7, 9), 99))])
     assert service.frontiers[-1] == 90 * MS
     assert service.entered["edges", (7, 8), 70 * MS, 1] == 1
+
+
+@pytest.mark.parametrize("key", [(), ("src",)])
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_a_table_in_several_partitions_enters_at_one_time(key: tuple[str, ...], seed: int) -> None:
+    """Debezium gives all rows of a table one timestamp. Whatever is read of each partition in each epoch, and wherever
+    the last row is: no time is final at which a part of the rows is there."""
+    rng = random.Random(seed)
+    config = SourceConfig("edges", "debezium", "event", key=key, lateness_ns=0, idle_timeout_ms=None)
+    partitions, taken = rng.randrange(2, 4), 5_000
+    service = Service(Ingestion({"edges": EDGES}, IngestionConfig({"edges": config}, {"edges": partitions}, BEAT)))
+    log = Topics()
+    count = rng.randrange(partitions, 12)
+    for number in range(count):
+        said = "last" if number == count - 1 else rng.choice(["first", "true"]) if number == 0 else "true"
+        log.append("edges", rng.randrange(partitions), change((number, 0), taken, said, "r"), rng.choice([0, 3]))
+    for number in range(rng.randrange(6)):
+        log.append("edges", rng.randrange(partitions), change((100 + number, 1), taken + 1 + number, "false"), 5)
+    for number in range(partitions):
+        log.append("edges", number, change((200 + number, 2), taken + 100, "false"), 5)
+    waiting = [[one for one in log.records if one.partition == number] for number in range(partitions)]
+    while any(waiting):
+        step = list[Record]()
+        for own in waiting:
+            cut = rng.randrange(len(own) + 1)
+            step += own[:cut]
+            del own[:cut]
+        service.epoch([*step, log.append(BEAT, 0, b"", 50)], rng)
+        snapped = sorted(row[0] for _, row, at, _ in service.entered if at == taken * MS)
+        assert snapped == (list(range(count)) if service.frontiers[-1] > taken * MS else [])
+    assert not service.letters
+    assert service.frontiers[-1] == (taken + 100) * MS
