@@ -4,13 +4,15 @@
 
 A service begins with a snapshot of uses of accounts and of links between them. It has two views that never change.
 Beside them, a second program changes again and again (tests/operators/changes.py: views come, go, get columns, other
-keys, joins, a loop, a delay), while uses keep coming. In the middle of one change the driver and all its workers are
-killed. At the end the service has its first program again. After each change every view is compared with a rebuild: the
-same program, in one process, on all rows up to the newest final time.
+keys, joins, a loop, a delay), while uses keep coming. In the middle of one change a worker is killed, in the middle of
+another one the driver with all its workers. At the end the service has its first program again. After each change every
+view is compared, at several times from the change on, with what an engine has that had all views from the beginning and
+got the same rows.
 
 Gaps are those between two commits that move the frontier. Those of the time before the first change say how long an
-epoch takes; the longest one while a program changes must be at most `--most` times the longest of these. The time of
-the kill does not count; it is reported by itself, as is the time that a change takes. One JSON line.
+epoch takes; the longest one while a program changes must be at most `--most` times the longest of these. The times of
+the kills do not count; they are reported by themselves, as is the time that a change takes. One JSON line; a line for
+each change goes to stderr.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -45,7 +48,7 @@ from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import Updates
 
 AT = 1_000_000
-EACH, KINDS, CHAIN = 20, 5, 40
+EACH, KINDS, CHAIN, TIMES = 20, 5, 40, 4
 PATIENCE = 600.0
 LIST = Path(listed.__file__).read_text("utf-8")
 FIXED = """
@@ -138,11 +141,20 @@ class Service(threading.Thread):
             time.sleep(0.02)
         raise SystemExit("it took too long\n" + self.driver.said())
 
-    def longest_gap(self, since: int, until: int) -> float:
-        """The longest time in seconds between two commits, with the last one before `since` (ns)."""
+    def longest_gap(self, since: int, until: int) -> tuple[float, float]:
+        """The longest time in seconds between two commits, with the last one before `since` (ns), and when it began:
+        seconds after `since`."""
         own = [at for at in list(self.commits) if at <= until]
         first = max((i for i, at in enumerate(own) if at <= since), default=0)
-        return max(np.diff(own[first:]).tolist(), default=0) / 1e9
+        gaps = [(after - at, at) for at, after in zip(own[first:], own[first + 1 :])]
+        longest, began = max(gaps, default=(0, since))
+        return longest / 1e9, (began - since) / 1e9
+
+    def kill_worker(self) -> None:
+        """Kill one worker."""
+        workers = [one for one in self.driver.family() if "vernier.service.cluster.daemon" in one.cmdline()]
+        parents = {one.ppid() for one in workers}
+        next(one for one in workers if one.pid not in parents).kill()
 
     def close(self) -> None:
         """End everything."""
@@ -164,51 +176,89 @@ def write_rows(folder: Path, rows: int, accounts: int) -> dict[str, Ints]:
     return found
 
 
-def rebuilt(views: Mapping[str, str], before: Mapping[str, Ints], sent: list[list[int]]) -> dict[str, Ints]:
-    """The rows of the views, with their multiplicities, by a rebuild on all rows. The rows of the snapshots come
-    first, a nanosecond apart from the others."""
-    uses = np.vstack((before["uses"], np.array(sent, np.int64).reshape(-1, 3)))
-    time = np.concatenate((np.full(len(before["uses"]), AT), AT + 1 + np.arange(len(sent))))
-    inputs = {
-        "uses": Updates.of(uses, time, np.ones(len(uses), np.int64)),
-        "links": Updates.of(
-            before["links"], np.full(len(before["links"]), AT), np.ones(len(before["links"]), np.int64)
-        ),
-    }
-    app = listed.program(views)
-    with LocalEngine(compile_app(app)) as engine:
-        inputs = {name: one for name, one in inputs.items() if name in engine.plan.sources}
-        changes = engine.run_epoch(AT, AT + 1 + len(sent), inputs)
-    return {name: summed(np.column_stack((one.rows, one.diff))) for name, one in changes.items()}
+def fingerprint(rows: Ints) -> int:
+    """A number for a multiset of rows, whose multiplicities are the last column: the sum of their rows' hashes. Two
+    different multisets have the same one about once in 2**64."""
+    mixed = np.zeros(len(rows), np.uint64)
+    for column in rows[:, :-1].T:
+        mixed += column.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        mixed ^= mixed >> np.uint64(31)
+    return int((mixed * rows[:, -1].astype(np.uint64)).sum(dtype=np.uint64))
 
 
-def summed(rows: Ints) -> Ints:
-    """Rows in order, each once with the sum of its multiplicities (the last column), without those that are gone."""
-    if not len(rows):
-        return rows
-    keys, place = np.unique(rows[:, :-1], axis=0, return_inverse=True)
-    count = np.zeros(len(keys), np.int64)
-    np.add.at(count, place.reshape(-1), rows[:, -1])
-    return np.column_stack((keys, count))[count != 0]
+class Truth:
+    """An engine that has had all views of the list from the beginning, and a sum by numpy for the view that stays. It
+    gets what is sent, and knows a fingerprint of each view at every time."""
+
+    def __init__(self, before: Mapping[str, Ints]) -> None:
+        self._engine = LocalEngine(compile_app(listed.program({name: name for name in listed.VIEWS})))
+        self._upper, self._sent = AT, 0
+        self._base: dict[str, int] = dict.fromkeys(listed.VIEWS, 0)
+        self._later: dict[str, list[Ints]] = {name: [] for name in listed.VIEWS}
+        self._uses = [before["uses"]]
+        self._payers = before["links"]
+        inputs = {name: Updates.of(rows, AT, 1) for name, rows in before.items()}
+        for name, changed in self._step(AT + 1, inputs).items():
+            self._base[name] = fingerprint(np.column_stack((changed.rows, changed.diff)))
+        self.follow([])
+
+    def _step(self, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
+        changes = self._engine.run_epoch(self._upper, upper, inputs)
+        self._upper = upper
+        return changes
+
+    def follow(self, sent: list[list[int]]) -> None:
+        """Take what was sent since the last call; sent: all of it."""
+        fresh = np.array(sent[self._sent :], np.int64).reshape(-1, 3)
+        if not len(fresh):
+            return
+        times = AT + 1 + self._sent + np.arange(len(fresh))
+        self._sent = len(sent)
+        self._uses.append(fresh)
+        changes = self._step(int(times[-1]) + 1, {"uses": Updates.of(fresh, times, 1)})
+        for name, changed in changes.items():
+            self._later[name].append(np.column_stack((changed.time, changed.rows, changed.diff)))
+
+    def of(self, view: str, at: int) -> int:
+        """The fingerprint of one of the list's views as of a time."""
+        found = self._base[view]
+        for part in self._later[view]:
+            found += fingerprint(part[part[:, 0] <= at, 1:])
+        return found % 2**64
+
+    def fixed(self, at: int) -> int:
+        """That of the view that stays."""
+        uses = np.concatenate(self._uses)[: len(self._uses[0]) + at - AT]
+        self._uses = [self._uses[0], np.concatenate([np.empty((0, 3), np.int64), *self._uses[1:]])]
+        counts, spent = np.bincount(uses[:, 1]), np.bincount(uses[:, 1], uses[:, 2]).astype(np.int64)
+        return fingerprint(np.column_stack((np.arange(KINDS), counts, spent, np.ones(KINDS, np.int64))))
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
 
 
-def compare(reader: Reader, views: Mapping[str, str], before: Mapping[str, Ints], uses: Uses) -> int:
-    """Compare all views as of the newest final time, those that stay with numpy's sums; returns how many. Raises
-    SystemExit."""
+def compare(reader: Reader, views: Mapping[str, str], truth: Truth, uses: Uses, since: int) -> int:
+    """Compare all views at times from `since` to the newest final one; returns how many answers. Raises SystemExit."""
     reader.poll()
     found = reader.snapshot
     assert found is not None
-    sent = uses.rows[: found.frontier - AT - 1]
-    wanted = rebuilt(views, before, sent)
-    every = np.vstack((before["uses"], np.array(sent, np.int64).reshape(-1, 3)))
-    counts, spent = np.bincount(every[:, 1]), np.bincount(every[:, 1], every[:, 2]).astype(np.int64)
-    wanted["fixed"] = np.column_stack((np.arange(KINDS), counts, spent, np.ones(KINDS, np.int64)))
-    for name, rows in wanted.items():
-        run = found.views[name].rows_as_of(found.frontier - 1).flat()
-        mine = summed(np.column_stack((run.rows, run.counts)))
-        if not np.array_equal(mine, rows):
-            raise SystemExit(f"view {name} ({views.get(name)}) as of {found.frontier - 1} differs from a rebuild")
-    return len(wanted)
+    truth.follow(uses.rows[: found.frontier - AT - 1])
+    times = np.unique(np.linspace(since, found.frontier - 1, TIMES).astype(np.int64)).tolist()
+    for name in ("fixed", *views):
+        for at in times:
+            run = found.views[name].rows_as_of(at).flat()
+            wanted = truth.fixed(at) if name == "fixed" else truth.of(views[name], at)
+            if fingerprint(np.column_stack((run.rows, run.counts))) != wanted:
+                raise SystemExit(f"view {name} ({views.get(name)}) as of {at} differs")
+    return len(times) * (1 + len(views))
+
+
+def said(what: str) -> None:
+    """Show progress."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -218,6 +268,7 @@ def main() -> None:
     parser.add_argument("--accounts", type=int, default=50_000)
     parser.add_argument("--changes", type=int, default=len(listed.CHANGES), help="the first ones of the list")
     parser.add_argument("--kill-at", type=int, default=12, help="kill in the middle of this change")
+    parser.add_argument("--kill-worker-at", type=int, default=21, help="kill a worker in the middle of this change")
     parser.add_argument("--base-epochs", type=int, default=20, help="epochs before the first change")
     parser.add_argument("--most", type=float, default=2.0, help="the longest gap, in epochs; 0: any")
     parser.add_argument("--workers", type=int, default=2)
@@ -228,15 +279,18 @@ def main() -> None:
         create_topics(broker.bootstrap, {"uses": 1, "links": 1})
         uses, service = Uses(broker.bootstrap, args.accounts), Service(folder, broker, args.workers)
         registry, reader = Registry(service.state.blob), Reader(folder / "state")
-        gaps, seconds, back, compared = list[float](), list[float](), 0.0, 0
+        gaps, seconds, back, compared = list[float](), list[float](), dict[int, float](), 0
+        said(f"{args.rows} rows written; the service starts")
         service.driver.start()
         service.start()
+        truth = Truth(before)
         uses.start()
         try:
             service.wait(lambda _: len(service.commits) > args.base_epochs)
             # The first epochs also load and warm up.
             first = service.commits[1]
-            epoch = service.longest_gap(first, time.time_ns())
+            epoch, _ = service.longest_gap(first, time.time_ns())
+            said(f"epochs take up to {epoch:.2f} s")
             views: Mapping[str, str] = {}
             for number, views in enumerate([*listed.CHANGES[: args.changes], {}]):
                 now = service.newest()
@@ -248,33 +302,43 @@ def main() -> None:
                     registry.add(Program("changing.py", text_of(views)))
                 names = {"fixed", "payers", *views}
                 switched = lambda one, was=was, names=names: one.program != was and one.views.keys() == names  # noqa: E731
-                if number == args.kill_at:
+                if number in (args.kill_at, args.kill_worker_at):
                     service.wait(lambda one: FILE.read(service.state.blob) is not None or switched(one))  # noqa: B023
-                    service.driver.kill()
                     killed = time.time_ns()
-                    service.driver.start()
+                    if number == args.kill_at:
+                        service.driver.kill()
+                        service.driver.start()
+                    else:
+                        service.kill_worker()
                     service.wait(lambda one: one.committed_ns > killed)  # noqa: B023
-                    back = (time.time_ns() - killed) / 1e9
+                    back[number] = (time.time_ns() - killed) / 1e9
                 newest = service.wait(switched)
                 seconds.append((newest.committed_ns - began) / 1e9)
-                last = newest.epoch + 2
+                since, last = newest.upper, newest.epoch + 2
                 newest = service.wait(lambda one: one.epoch >= last)  # noqa: B023
-                if number != args.kill_at:
-                    gaps.append(service.longest_gap(began, newest.committed_ns))
+                gap, at = service.longest_gap(began, newest.committed_ns)
+                if number not in back:
+                    gaps.append(gap)
                 if registry.refused():
                     raise SystemExit(f"refused: {registry.refused()}")
-                compared += compare(reader, views, before, uses)
+                shown = time.monotonic()
+                compared += compare(reader, views, truth, uses, since)
+                took = time.monotonic() - shown
+                about = f"longest gap {gap:.2f} s from {at:.2f} s on, compared in {took:.2f} s"
+                said(f"change {number}: {seconds[-1]:.2f} s, {about}")
         finally:
             uses.close()
             service.close()
             reader.close()
+            truth.close()
     longest = max(gaps)
     tell(
         {
-            "rows": args.rows, "changes": len(seconds), "views_compared": compared, "uses_sent": len(uses.rows),
+            "rows": args.rows, "changes": len(seconds), "answers_compared": compared, "uses_sent": len(uses.rows),
             "epoch_s": round(epoch, 3), "longest_gap_s": round(longest, 3), "gap_epochs": round(longest / epoch, 2),
             "median_change_s": round(float(np.median(seconds)), 2), "longest_change_s": round(max(seconds), 2),
-            "way_back_s": round(back, 2), "load": round(os.getloadavg()[0], 1),
+            "way_back_s": round(back.get(args.kill_at, 0), 2),
+            "worker_back_s": round(back.get(args.kill_worker_at, 0), 2), "load": round(os.getloadavg()[0], 1),
         }
     )  # fmt: skip
     if args.most and longest > args.most * epoch:
