@@ -1,8 +1,8 @@
 """Plans count_distinct: each value of a group once, and then a count of them, so that no group is read.
 
-The distinct values of a group are rows of a `distinct`, whose changes are counted like any others. With several of
-them, with counts and sums beside them, or where the values do not tell whether the group exists, all contribute rows
-with a column each to one union, and the aggregates are sums of these columns:
+The distinct values of a group are rows of a `distinct`, whose changes are counted like any others. Where the values do
+not tell whether the group exists, each group counts as one value more. With several of them, or counts and sums beside
+them, all contribute rows with a column each to one union, and the aggregates are sums of these columns:
 
     (key, 1 for each distinct value) + (key, 1 and the summed columns for each row) + (key, zeros for each group)
 
@@ -63,9 +63,6 @@ def as_sums(planner: Planner, node: logical.AggregateNode, below: Node, items: S
     row = below.schema
     keys = tuple((name, col(name)) for name in node.keys)
     distinct = [item for item in items if item.kind == "count_distinct"]
-    if len(items) == 1 and below.is_positive and not any(row.field(name).nullable for name in items[0].columns):
-        values = distinct_values(planner, below, node, items[0])
-        return logical.AggregateNode(values, node.keys, ((items[0].name, Aggregation("count")),), where=node.where)
     zeros: dict[str, Expr] = {f"value {at}": zero_of(item, row) for at, item in enumerate(items)}
     parts: list[Node] = []
     for at, item in enumerate(items):
@@ -76,9 +73,7 @@ def as_sums(planner: Planner, node: logical.AggregateNode, below: Node, items: S
         values_of = {f"value {at}": value_of(item, row) for at, item in enumerate(items)}
         parts.append(projected(planner, below, (*keys, *values_of.items())))
     if len(distinct) == len(items) or not below.is_positive:
-        groups = logical.AggregateNode(below, node.keys, (), where=node.where)
-        planner.uses[identity(groups)] += SHARED
-        parts.append(projected(planner, groups, (*keys, *zeros.items())))
+        parts.append(projected(planner, _groups(planner, node, below), (*keys, *zeros.items())))
     union = logical.UnionNode(tuple(parts), where=node.where)
     planner.uses[identity(union)] += SHARED
     sums = tuple(
@@ -86,6 +81,29 @@ def as_sums(planner: Planner, node: logical.AggregateNode, below: Node, items: S
         for at, item in enumerate(items)
     )
     return logical.AggregateNode(union, node.keys, sums, where=node.where)
+
+
+def as_count(
+    planner: Planner, node: logical.AggregateNode, below: Node, item: Item
+) -> tuple[logical.AggregateNode, int]:
+    """A count of keys, and how much more than the number of distinct values it is: one, if the values do not tell
+    whether a group exists, and each group counts as a value, too."""
+    name, one = item.name, Aggregation("count")
+    values = distinct_values(planner, below, node, item)
+    if below.is_positive and not any(below.schema.field(column).nullable for column in item.columns):
+        return logical.AggregateNode(values, node.keys, ((name, one),), where=node.where), 0
+    keys = tuple((key, col(key)) for key in node.keys)
+    parts = (projected(planner, values, keys), projected(planner, _groups(planner, node, below), keys))
+    union = logical.UnionNode(parts, where=node.where)
+    planner.uses[identity(union)] += SHARED
+    return logical.AggregateNode(union, node.keys, ((name, one),), where=node.where), 1
+
+
+def _groups(planner: Planner, node: logical.AggregateNode, below: Node) -> Node:
+    """The groups that exist, once each."""
+    groups = logical.AggregateNode(below, node.keys, (), where=node.where)
+    planner.uses[identity(groups)] += SHARED
+    return groups
 
 
 def _counts_rows(item: Item, row: RowType) -> bool:
@@ -101,16 +119,18 @@ def projected(planner: Planner, node: Node, exprs: tuple[tuple[str, Expr], ...])
 def distinct_values(planner: Planner, below: Node, node: logical.AggregateNode, item: Item) -> Node:
     """The distinct values of one aggregate, by key, without nulls."""
     kept: Node = below
-    if not below.is_positive:
-        # A value is there if one of its rows is present, whatever the copies of its other rows.
-        kept = logical.DistinctNode(below, where=node.where)
-        planner.uses[identity(kept)] += SHARED
     for name in item.columns:
         if below.schema.field(name).nullable:
             kept = logical.FilterNode(kept, col(name).is_not_null(), where=node.where)
             planner.uses[identity(kept)] += SHARED
     names = tuple(dict.fromkeys((*node.keys, *item.columns)))
-    found = logical.DistinctNode(projected(planner, kept, tuple((name, col(name)) for name in names)), where=node.where)
+    found: Node
+    if below.is_positive:
+        pairs = tuple((name, col(name)) for name in names)
+        found = logical.DistinctNode(projected(planner, kept, pairs), where=node.where)
+    else:
+        # A value is there if one of its rows is present, whatever the copies of its other rows.
+        found = logical.PresentNode(kept, names, where=node.where)
     planner.uses[identity(found)] += SHARED
     return found
 

@@ -37,8 +37,9 @@ from vernier.operators.planning.arrangements import (
     picked,
     reduced_trace,
 )
+from vernier.operators.planning.chains import chain
 from vernier.operators.planning.choices import choices
-from vernier.operators.planning.distinct_counts import as_sums, counts_distinct
+from vernier.operators.planning.distinct_counts import as_count, as_sums, counts_distinct
 from vernier.operators.planning.ends import (
     MOST,
     ends_of_extreme,
@@ -62,7 +63,7 @@ from vernier.operators.planning.reduction_ops import (
     TopOp,
 )
 from vernier.operators.planning.sharing import identity
-from vernier.operators.planning.stages import Words
+from vernier.operators.planning.stages import Compute, Words
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner
@@ -174,7 +175,15 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
         at, by, kept, before, trace = _arranged_before(planner, below, key, val, ())
         planner.remember(trace, "", at, by, kept, ())
         print_ = _wave_print(planner, before, key, val, Aggregates(tuple(items)))
-        return build_aggregate(planner, as_sums(planner, node, below, items), print_)
+        if len(items) > 1:
+            return build_aggregate(planner, as_sums(planner, node, below, items), print_)
+        counted, more = as_count(planner, node, below, items[0])
+        if more == 0:
+            return build_aggregate(planner, counted, print_)
+        exprs = *(col(key) for key in node.keys), col(items[0].name) - more
+        stage = Compute(exprs, counted.schema, node.schema.width)
+        at, scope = build_aggregate(planner, counted), planner.scope(node.scope)
+        return chain(planner, at, [stage], node.schema.width, scope, print_, alone=True)
     if has_parts(node, below, items, val):
         planner.uses[identity(below)] += 1
         _, _, _, before, _ = _arranged_before(planner, below, key, val, ())
