@@ -162,6 +162,7 @@ def test_bytes(rows: list[Any]) -> None:
 @given(rows=ROWS)
 def test_nulls_are_left_out_where_it_is_said(rows: list[Any]) -> None:
     assert values(vn.concat_ws("-", S, T), ROW, rows) == [t if s is None else f"{s}-{t}" for s, t, _, _ in rows]
+    assert values(vn.concat_ws("-", S, S), ROW, rows) == ["" if s is None else f"{s}-{s}" for s, _, _, _ in rows]
     assert values(vn.coalesce("s", "t", lit("x")), ROW, rows) == [t if s is None else s for s, t, _, _ in rows]
     assert values(vn.coalesce(S.upper(), T), ROW, rows) == [t if s is None else s.upper() for s, t, _, _ in rows]
     assert values(vn.greatest(S, T), ROW, rows) == [t if s is None else max(s, t) for s, t, _, _ in rows]

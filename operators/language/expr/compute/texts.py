@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -319,7 +320,10 @@ def _concat_ws(expr: Call, arguments: Sequence[Bound]) -> Bound:
         need(expr, bound, "String")
 
     def glue(separator: pa.Array, *parts: pa.Array) -> pa.Array:
-        glued = pc.binary_join_element_wise(*parts, pc.fill_null(separator, ""), null_handling="skip")
+        # Arrow leaves out the rows whose parts are all null.
+        some = reduce(pc.or_, (part.is_valid() for part in parts))
+        first = pc.if_else(some, parts[0], pa.scalar("", parts[0].type))
+        glued = pc.binary_join_element_wise(first, *parts[1:], pc.fill_null(separator, ""), null_handling="skip")
         return pc.if_else(separator.is_valid(), glued, pa.scalar(None, glued.type))
 
     made = strict(expr, _TEXT, arguments, glue)
