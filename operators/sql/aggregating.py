@@ -94,9 +94,10 @@ def _calls(below: Relation, outputs: Sequence[Tree]) -> list[_Call]:
 
 
 def _grouped(
-    below: Relation, keys: list[tuple[str, Expr]], calls: list[_Call], taken: set[str]
+    below: Relation, keys: list[tuple[str, Expr]], calls: list[_Call], taken: set[str], *, always: bool = True
 ) -> tuple[Node, dict[str, str]]:
-    """The groups with all aggregates, and the column of each aggregate by its form."""
+    """The groups with all aggregates, and the column of each aggregate by its form. always: whether the group that is
+    all rows is there also without rows."""
     if not keys:
         keys = [(EVERYTHING, Literal(0, Int64()))]
     everything = keys[0][0] == EVERYTHING
@@ -118,7 +119,7 @@ def _grouped(
     grouped = made[0]
     for other in made[1:]:
         grouped = beside(grouped, other, tuple(name for name, _ in keys))
-    if everything:
+    if everything and always:
         grouped = _always(grouped, calls, results)
     return grouped, results
 
@@ -321,7 +322,8 @@ def over_partition(rows: Relation, tree: Tree, name: str, within: Sequence[str])
     """The rows with an aggregate over all rows of their partition, in the column `name`."""
     (call,) = _calls(rows, [tree])
     keys: list[tuple[str, Expr]] = [(one, Column(one)) for one in within]
-    grouped, results = _grouped(rows, keys, [call], set(rows.row.names))
+    lists = call.kind in ("CollectList", "CollectSet")  # they have no value for no rows, and each row here has rows
+    grouped, results = _grouped(rows, keys, [call], set(rows.row.names), always=not lists)
     result = results[call.form]
     if not keys:
         kept: list[tuple[str, Expr]] = [

@@ -14,7 +14,7 @@ import decimal
 from dataclasses import replace
 
 from vernier.operators.language.collection.matching import once
-from vernier.operators.language.expr.expression import Binary, Case, Cast, Column, Expr, IsNull, Literal
+from vernier.operators.language.expr.expression import Binary, Call, Case, Cast, Column, Expr, IsNull, Literal
 from vernier.operators.language.plan.logical import FilterNode, JoinNode, NegateNode, ProjectNode, UnionNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.decimals import Decimal
@@ -86,6 +86,8 @@ def covered(
         raise refuse("collect_list() needs a frame that has the current row in it", "collect_list", "collect_set")
     kept = rows.row.names
     rows, (own,) = rows.with_columns([("position", at)])
+    if own in within:
+        rows, (own,) = rows.with_columns([("position", Call("coalesce", (at, at)))])
     length = max(high - low + 1, 1)
     taken = list(rows.row.names)
     stretch, center = (fresh(one, taken) for one in ("stretch", "center"))

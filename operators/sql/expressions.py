@@ -26,7 +26,7 @@ from vernier.operators.language.types.scalars import Bool, Float64, Int64, Times
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.language.types.texts import String
 from vernier.operators.sql.literals import MICROSECONDS, kind_of, literal
-from vernier.operators.sql.patterns import translated
+from vernier.operators.sql.patterns import may_follow_empty, translated
 from vernier.operators.sql.refusals import INSTEAD, UNSTEADY, refuse, unsteady
 from vernier.operators.sql.trees import Tree
 
@@ -182,9 +182,6 @@ def _in(scope: Expressions, tree: Tree) -> Expr:
 
 def _like(scope: Expressions, tree: Tree) -> Expr:
     left, right = map(scope.of, tree.children[:2])
-    escape = tree.fields.get("escapeChar", "\\")
-    if escape not in ("\\", None):
-        raise refuse("LIKE has the escape character \\ here; leave out ESCAPE", "escape")
     return Call("like", (left, right))
 
 
@@ -213,7 +210,19 @@ def _regexp(name: str) -> Callable[[Expressions, Tree], Expr]:
         given = str(scope.constant(tree.children[1], f"the regular expression of {name}()"))
         pattern = Literal(translated(given, name, tested=name == "rlike"), String())
         text, *more = (scope.of(one) for at, one in enumerate(tree.children[:3]) if at != 1)
-        return Call(name, (text, pattern, *more))
+        found = Call(name, (text, pattern, *more))
+        if name == "regexp_replace":
+            if len(tree.children) > 3 and scope.constant(tree.children[3], "the start of regexp_replace()") != 1:
+                raise refuse("regexp_replace() begins at the first character here; replace in substring()", name)
+            if scope.constant(tree.children[2], "the replacement of regexp_replace()"):
+                scope.type(found)  # a pattern that RE2 does not know is an error of its own
+                if may_follow_empty(pattern.value):
+                    raise refuse(
+                        "a regular expression that matches the empty text is replaced in other places in Spark than "
+                        "here; write x+ instead of x*",
+                        name,
+                    )
+        return found
 
     return of
 

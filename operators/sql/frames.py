@@ -11,6 +11,7 @@ and max. Sums of doubles are refused where they would be differences, because th
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -54,12 +55,14 @@ _ZERO = Literal(0, Int64())
 @dataclass(frozen=True)
 class Frame:
     """Rows from `low` to `high` places after the current row; None: to the partition's end. peers: a RANGE frame, whose
-    bounds are 0 for the row's peers, or offsets, which `bounds` has as they are in the plan."""
+    bounds are 0 for the row's peers, or offsets, which `bounds` has as they are in the plan. order: what offsets are
+    measured by; None where it is one constant."""
 
     low: int | None
     high: int | None
     peers: bool
     bounds: tuple[Tree, Tree]
+    order: Order | None = None
 
     @staticmethod
     def of(tree: Tree) -> Frame:
@@ -136,12 +139,15 @@ def _by_distance(
         raise refuse(
             "RANGE with an offset on one side alone cannot be maintained; write an offset on both sides", "range"
         )
-    kept = rows.row.names
-    order = by[-1]
-    at, kind = position(rows, str(order.column.column))
-    low, high = (0 if one.kind == "CurrentRow" else distance(one, kind) for one in frame.bounds)
-    if order.descending:
-        low, high = -high, -low
+    kept, order = rows.row.names, frame.order
+    if order is None:
+        at: Expr = _ZERO
+        low, high = map(_sign, frame.bounds)
+    else:
+        at, kind = position(rows, str(order.column.column))
+        low, high = (0 if one.kind == "CurrentRow" else distance(one, kind) for one in frame.bounds)
+        if order.descending:
+            low, high = -high, -low
     inner = function.children[0]
     if inner.kind in ("First", "Last"):
         rows, place = numbered(rows, by, within)
@@ -149,6 +155,14 @@ def _by_distance(
     else:
         found = covered(rows, function, name, at, within, low, high)
     return replace(found, node=picked(found.node, [(one, Column(one)) for one in (*kept, name)]))
+
+
+def _sign(bound: Tree) -> int:
+    """-1 for rows before the current one, 1 for those behind it, 0 for it."""
+    if bound.kind != "Literal":
+        return 0
+    offset = decimal.Decimal(str(bound.fields["value"]))
+    return int(offset.compare(0))
 
 
 def _extreme(

@@ -46,8 +46,8 @@ class _Key(NamedTuple):
     nulls: bool
 
 
-def join(left: Relation, right: Relation, tree: Tree) -> Relation:
-    """The join of two relations that a plan's Join describes."""
+def join(left: Relation, right: Relation, tree: Tree, relied: set[str]) -> Relation:
+    """The join of two relations that a plan's Join describes. relied: gets the leaves on whose keys it depends."""
     kind = tree.fields["joinType"]
     condition = tree.tree("condition") if tree.fields.get("condition") else None
     right = right.apart(left)
@@ -60,7 +60,7 @@ def join(left: Relation, right: Relation, tree: Tree) -> Relation:
         )
     how = _HOW[name]
     if name == "LeftSingle$":
-        need_single(tree.children[1], _equated(condition))
+        relied |= need_single(tree.children[1], _equated(condition))
     if how == "anti" and condition is not None:
         found = _null_aware(left, right, condition)
         if found is not None:

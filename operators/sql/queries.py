@@ -10,7 +10,7 @@ to be.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from vernier.operators.language.types.schema import RowType, check_name
 from vernier.operators.location import Location, located
 from vernier.operators.sql.columns import Column
 from vernier.operators.sql.expressions import Expressions, converted, nullable
-from vernier.operators.sql.refusals import NOW, UNSTEADY, Refused, unsteady
+from vernier.operators.sql.refusals import NOW, UNSTEADY, Refused, refuse, unsteady
 from vernier.operators.sql.relations import picked
 from vernier.operators.sql.statements import Query, Source, Tokens, read_columns
 from vernier.operators.sql.translate import Translation
@@ -33,11 +33,12 @@ from vernier.operators.sql.translate import Translation
 @dataclass(frozen=True)
 class Leaf:
     """A collection that queries can name, with its columns as Spark sees them. key: columns in which no two rows agree,
-    None if there are none or they are not known."""
+    None if there are none or they are not known; relies: the tables on whose declared keys that depends."""
 
     collection: Collection
     columns: tuple[Column, ...]
     key: tuple[str, ...] | None = None
+    relies: frozenset[str] = frozenset()
 
     @property
     def spark(self) -> dict[str, Any]:
@@ -58,11 +59,12 @@ Names = Mapping[str, Leaf]
 
 
 class Queries:
-    """Builds queries with the plans of a planner."""
+    """Builds queries with the plans of a planner. relied: the tables on whose declared keys their rows depend."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._blocks = 0
+        self.relied: set[str] = set()
 
     def leaf(self, query: Query, names: Names, columns: Sequence[str] = ()) -> Leaf:
         """The collection of a query, with its columns. names: what it may name, in lower case; columns: other names
@@ -84,6 +86,7 @@ class Queries:
             said = _SAID.get(str(found["condition"])) or _lowered(str(found["error"]))
             raise ProgramError(problem=said, where=query.at(found["line"], found["column"]))
         try:
+            _check_escapes(tokens)
             for kind in found["analysed"]:
                 if kind in UNSTEADY:
                     raise unsteady(_spelled(kind, words))
@@ -105,7 +108,8 @@ class Queries:
             Column(str(one["name"]), one["type"], kinds[str(one["name"])].type, kinds[str(one["name"])].nullable)
             for one in output
         )
-        return Leaf(collection, shown, translation.key)
+        self.relied |= _tables(used, translation.relied)
+        return Leaf(collection, shown, translation.key, _tables(used, translation.key_relies))
 
     def _without_blocks(self, tokens: Tokens, query: Query, names: Names) -> tuple[str, Names]:
         """The text with the blocks in brackets replaced by names of leaves, at the same length; and these leaves."""
@@ -214,6 +218,11 @@ class Queries:
             shapes = merged
 
 
+def _tables(leaves: Names, relied: Iterable[str]) -> frozenset[str]:
+    """The tables on whose declared keys the keys of these leaves depend."""
+    return frozenset(table for name in relied for table in leaves[name].relies)
+
+
 def _row(columns: Sequence[Column]) -> RowType:
     return RowType((one.name, one.type, one.nullable) for one in columns)
 
@@ -268,6 +277,13 @@ def _limit(tokens: Tokens) -> tuple[int, str]:
     tokens.place += 1
     tokens.need(")")
     return int(number), on_limit
+
+
+def _check_escapes(tokens: Tokens) -> None:
+    """Plans do not say which character escapes in a LIKE."""
+    for one, two in zip(tokens.tokens[tokens.place :], tokens.tokens[tokens.place + 1 :]):
+        if one.text.upper() == "ESCAPE" and two.token_type.name == "STRING":
+            raise refuse("LIKE has the escape character \\ here; leave out ESCAPE", "escape")
 
 
 def _check_names(output: Sequence[Mapping[str, Any]]) -> None:

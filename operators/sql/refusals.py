@@ -67,6 +67,7 @@ INSTEAD: dict[str, str] = {
     "HyperLogLogPlusPlus": "approximate aggregates depend on the order of rows; write count(DISTINCT x)",
     "PythonUDF": "data_time() changes at every nanosecond, so it cannot be a value; it stands in WHERE, alone on one "
     "side of <, <=, > or >=",
+    "Offset": "OFFSET needs ORDER BY, which says which rows to skip, and LIMIT",
     "ScriptTransformation": "TRANSFORM runs a program; write the step in Python: flat_map in a program with app.sql",
 }
 """What to write instead of expressions and nodes that cannot be maintained, by their class."""

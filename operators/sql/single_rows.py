@@ -22,8 +22,9 @@ _SAME = frozenset(
 _NONE: frozenset[int] = frozenset()
 
 
-def need_single(tree: Tree, fixed: AbstractSet[int] = _NONE) -> None:
-    """Raise Refused unless the plan has at most one row for each value of the columns `fixed`, by their numbers."""
+def need_single(tree: Tree, fixed: AbstractSet[int] = _NONE) -> frozenset[str]:
+    """Raise Refused unless the plan has at most one row for each value of the columns `fixed`, by their numbers.
+    Returns the leaves on whose keys this depends."""
     own = _unique(tree)
     if own is None or not own <= fixed:
         raise refuse(
@@ -32,6 +33,8 @@ def need_single(tree: Tree, fixed: AbstractSet[int] = _NONE) -> None:
             "(select",
             "select",
         )
+    bare = _unique(_without_keys(tree))
+    return frozenset() if bare is not None and bare <= fixed else _with_key(tree)
 
 
 Keys = Mapping[str, tuple[str, ...] | None]
@@ -50,9 +53,22 @@ def with_keys(plan: Any, keys: Keys) -> Any:
     return made
 
 
-def key_of(tree: Tree) -> frozenset[int] | None:
-    """Columns of a plan, by their numbers, in which no two rows agree. None: not known."""
-    return _unique(tree)
+def key_of(tree: Tree) -> tuple[frozenset[int] | None, frozenset[str]]:
+    """Columns of a plan, by their numbers, in which no two rows agree, and the leaves on whose keys this depends. None:
+    not known."""
+    found = _unique(tree)
+    return found, frozenset() if found == _unique(_without_keys(tree)) else _with_key(tree)
+
+
+def _without_keys(tree: Tree) -> Tree:
+    fields = {name: value for name, value in tree.fields.items() if name != "key"}
+    return Tree(tree.kind, fields, tuple(map(_without_keys, tree.children)))
+
+
+def _with_key(tree: Tree) -> frozenset[str]:
+    """The names of the leaves that have a key, in lower case."""
+    leaves = (one for one in tree.walk() if one.kind == "LogicalRDD" and one.fields.get("key"))
+    return frozenset(one.trees("output")[0].name.split(".")[0].lower() for one in leaves)
 
 
 def always_one(tree: Tree) -> bool:

@@ -27,7 +27,7 @@ from vernier.operators.sql.expressions import Expressions, converted, unknown
 from vernier.operators.sql.joining import conjuncts, crossed, join
 from vernier.operators.sql.literals import kind_of, python_value
 from vernier.operators.sql.recursion import loop, reference
-from vernier.operators.sql.refusals import refuse
+from vernier.operators.sql.refusals import INSTEAD, refuse
 from vernier.operators.sql.relations import Relation, fresh, one_row, picked, usable
 from vernier.operators.sql.sessions import in_sessions
 from vernier.operators.sql.single_rows import Keys, always_one, key_of, need_single, with_keys
@@ -40,18 +40,21 @@ Outputs = Sequence[Mapping[str, Any]]
 
 class Translation:
     """One query. leaves: the collections that it names, in lower case, and their keys; loops: the variables of its
-    WITH RECURSIVE; key: columns of the result in which no two rows agree, if they are known."""
+    WITH RECURSIVE; key: columns of the result in which no two rows agree, if they are known, and key_relies the leaves
+    on whose keys that depends; relied: the leaves on whose keys the rows depend."""
 
     def __init__(self, leaves: Mapping[str, Collection], keys: Keys) -> None:
         self.leaves, self._keys = leaves, keys
         self.loops: dict[int, Relation] = {}
         self.key: tuple[str, ...] | None = None
+        self.key_relies: frozenset[str] = frozenset()
+        self.relied: set[str] = set()
 
     def collection(self, plan: Any, output: Outputs, names: Sequence[str] = ()) -> Collection:
         """The collection of a plan, with these columns: {"name", "type", "nullable"} each. names: other names."""
         tree = tree_of(with_keys(plan, self._keys))
         found = self.relation(tree)
-        unique = key_of(tree)
+        unique, self.key_relies = key_of(tree)
         if unique is not None and unique <= set(found.ids):
             places = [at for at, number in enumerate(found.ids) if number in unique]
             self.key = tuple(names[at] if names else str(output[at]["name"]) for at in places)
@@ -70,7 +73,7 @@ class Translation:
         for tree in trees:
             for one in tree.walk():
                 if one.kind == "ScalarSubquery" and one.form not in known:
-                    need_single(one.tree("plan"))
+                    self.relied |= need_single(one.tree("plan"))
                     value = self.relation(one.tree("plan"))
                     (number,) = value.ids
                     value = value.apart(below)
@@ -125,7 +128,7 @@ def _filter(translation: Translation, tree: Tree) -> Relation:
 
 def _join(translation: Translation, tree: Tree) -> Relation:
     left, right = map(translation.relation, tree.children)
-    return join(left, right, tree)
+    return join(left, right, tree, translation.relied)
 
 
 def _aggregate(translation: Translation, tree: Tree) -> Relation:
@@ -227,7 +230,9 @@ def _generate(translation: Translation, tree: Tree) -> Relation:
     node = ExpandNode(below.node, Explode(column, name, index))
     added = {outputs[-1].id: name} if index is None else {outputs[0].id: index, outputs[-1].id: name}
     ids = {**below.ids, **added}
-    dropped = [list(below.ids)[at] for at in tree.fields.get("unrequiredChildIndex") or ()]
+    # Spark drops by places, which may be those of columns that it dropped before.
+    unread = set(tree.fields.get("unrequiredChildIndex") or ())
+    dropped = [number for at, number in enumerate(below.ids) if at in unread]
     ids = {number: name for number, name in ids.items() if number not in dropped}
     found = Relation(node, ids).project([(n, c, Column(c)) for n, c in ids.items()])
     return _with_empty(found, below, column) if tree.fields.get("outer") else found
@@ -297,10 +302,10 @@ def _limit(translation: Translation, tree: Tree) -> Relation:
     if below.kind == "Sort":
         order, below = below.trees("order"), below.one
         found = translation.relation(below)
+    elif skipped:
+        raise refuse(INSTEAD["Offset"], "offset")
     else:
         found, projections = translation.relation(tree.one if tree.one.kind != "LocalLimit" else tree.one.one), []
-        if skipped:
-            raise refuse("OFFSET without ORDER BY: say by ORDER BY which rows to skip", "offset")
     if count == 0:
         return found.filter(Literal(False, Bool()))
     found = _first(found, order, count, skipped)

@@ -33,10 +33,8 @@ def window(below: Relation, tree: Tree, ordered: Ordered) -> Relation:
     found, within = found.with_columns([("partition", found.of(one)) for one in tree.trees("partitionSpec")])
     within = list(dict.fromkeys(within))
     outputs = tree.trees("windowExpressions")
-    for one in outputs:
-        if one.one.kind != "WindowExpression":
-            raise unknown(one.one)
-    if sum(_has_places(*one.one.children) for one in outputs) > 1:
+    functions = [one.one for one in outputs if one.one.kind == "WindowExpression"]
+    if sum(_has_places(*one.children) for one in functions) > 1:
         # Copies of one row have one order for all functions of the window.
         found, needed = _needed(by, within, found)
         found, place = numbered(found, needed, within)
@@ -44,8 +42,11 @@ def window(below: Relation, tree: Tree, ordered: Ordered) -> Relation:
     else:
         places = by
     for one in outputs:
-        function, spec = one.one.children
         name = fresh(usable(one.name), found.row.names)
+        if one.one.kind != "WindowExpression":  # Spark has computed it: a count of nulls is 0
+            found, (ids[one.id],) = found.with_columns([(name, found.of(one.one))])
+            continue
+        function, spec = one.one.children
         found = _with(found, function, spec, name, places if _has_places(function, spec) else by, within)
         ids[one.id] = name
     return Relation(found.node, ids).project([(n, column, Column(column)) for n, column in ids.items()])
@@ -70,6 +71,8 @@ def _with(rows: Relation, function: Tree, spec: Tree, name: str, by: list[Order]
         rows, by = _needed(by, within, rows)
         made = _RANKS[function.kind](Collection(rows.node), by=by, within=within, name=name)
         return replace(rows, node=made.node)
+    if function.kind in ("Literal", "Cast"):
+        return rows.with_columns([(name, rows.of(function))])[0]
     if function.kind in ("Lag", "Lead"):
         return _shifted(rows, function, name, by, within)
     inner = function.children[0].kind if function.kind == "AggregateExpression" else function.kind
@@ -77,8 +80,11 @@ def _with(rows: Relation, function: Tree, spec: Tree, name: str, by: list[Order]
     if whole and function.kind == "AggregateExpression" and (inner not in ("First", "Last") or not by):
         return over_partition(rows, function, name, within)
     if frame.children and function.kind in _OF_FRAMES:
+        given = Frame.of(frame)
+        if given.by_distance:
+            given = replace(given, order=by[-1] if by else None)
         rows, by = _needed(by, within, rows)
-        return framed(rows, function, name, by, within, Frame.of(frame))
+        return framed(rows, function, name, by, within, given)
     raise unknown(function)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vernier.operators.errors import ProgramError
 from vernier.operators.language.collection.app import App, load_program
 from vernier.operators.language.collection.bundle import bundle
 from vernier.operators.language.collection.sql import front, is_sql
@@ -109,7 +110,22 @@ def compiled(
 ) -> tuple[App, Plan]:
     """Compile the programs as one bundle; returns it with its plan. Raises ProgramErrors that name the user's line."""
     app = bundle([program.load() for program in programs])
+    if upserts is not None:
+        _check_keys(app, upserts)
     return app, compile_app(app, keep_sources=keep_sources, upserts=upserts, push=push)
+
+
+def _check_keys(app: App, upserts: Mapping[str, Sequence[str]]) -> None:
+    """Raises ProgramError where a view depends on a key of a source that its messages do not have."""
+    for name, (key, where) in app.relied_keys.items():
+        given = upserts.get(name, ())
+        if {one.lower() for one in given} != {one.lower() for one in key}:
+            real = f"key {', '.join(given)}" if given else "no key"
+            raise ProgramError(
+                problem=f"a lookup depends on the key ({', '.join(key)}) of table {name!r}, but the settings give it "
+                f"{real}; leave format and key to the program, or write the lookup as a join",
+                where=where,
+            )
 
 
 class Registry:

@@ -26,13 +26,14 @@ def complete(plan: Any, nodes: list[dict[str, Any]], session: Any) -> None:
         _add_rows(plan, local, session)
     pivots = [one for one in found if one["class"].endswith(".PivotFirst")]
     if pivots:
-        values = {
-            str(one.pivotColumn().exprId().id()): [_text(value) for value in each(one.pivotColumnValues())]
-            for one in _expressions(plan)
-            if one.getClass().getSimpleName() == "PivotFirst"
-        }
+        values: dict[str, list[Any]] = {}
+        for one in _expressions(plan):
+            if one.getClass().getSimpleName() == "PivotFirst":
+                own = [_text(value) for value in each(one.pivotColumnValues())]
+                if values.setdefault(_pivot_column(one), own) != own:
+                    values[_pivot_column(one)] = []  # two constants after FOR; such a PIVOT is refused
         for one in pivots:
-            one["pivotColumnValues"] = values.get(str(one["pivot"]))
+            one["pivotColumnValues"] = values.get(str(one["pivot"])) or None
     if any(one["class"].endswith(".Generate") for one in found):
         dropped = {
             int(next(each(node.generatorOutput())).exprId().id()): [int(at) for at in each(node.unrequiredChildIndex())]
@@ -60,6 +61,12 @@ def each(sequence: Any) -> Iterator[Any]:
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def _pivot_column(pivot: Any) -> str:
+    """The number of the column after FOR; None where it is a constant."""
+    column = pivot.pivotColumn()
+    return str(column.exprId().id() if column.getClass().getSimpleName() == "AttributeReference" else None)
 
 
 def _objects(tree: Any) -> Iterator[dict[str, Any]]:

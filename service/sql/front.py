@@ -92,6 +92,9 @@ class Front:
                     names[one.name.lower()] = found = queries.leaf(one.query, names, one.columns)
                     if one.served:
                         _serve(app, one, found)
+        for one in statements:
+            if isinstance(one, CreateTable) and one.name in queries.relied:
+                app.relied_keys[one.name] = (_key(one) or (), one.where)
         if not app.views:
             raise ProgramError(
                 problem="the program has no view: CREATE MATERIALIZED VIEW name AS SELECT …", where=start
@@ -167,8 +170,15 @@ def _declared(app: App, table: CreateTable) -> Leaf:
     own(node, app)
     if "retain" in table.options:
         app.kept_sources[table.name] = _duration(table.options["retain"], table.where)
+    return Leaf(Collection(node), table.columns, _key(table), frozenset({table.name}))
+
+
+def _key(table: CreateTable) -> tuple[str, ...] | None:
+    """The columns in which no two rows of a table agree: those that its messages are keyed by."""
     key = table.options.get("key")
-    return Leaf(Collection(node), table.columns, tuple(one.strip() for one in key.split(",")) if key else None)
+    if key is None or table.options.get("format") not in ("upsert", "debezium"):
+        return None
+    return tuple(one.strip() for one in key.split(","))
 
 
 def _serve(app: App, view: CreateView, found: Leaf) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.errors import ArithmeticException
 
@@ -9,6 +11,7 @@ from tests.oracle.model import Change
 from tests.sql.snapshots import Oracle, check, tables_at
 from vernier.operators import testing
 from vernier.operators.errors import ArithmeticOverflow, ProgramError
+from vernier.service.config.programs import Program, compiled
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -72,10 +75,25 @@ FRAMES = {
     "CURRENT ROW) AS d FROM u",
     "doubles": "SELECT k, sum(f) OVER (ORDER BY k, f, s ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS a, "
     "var_pop(f) OVER (ORDER BY k, f, s ROWS 2 PRECEDING) AS b FROM t",
+    "distances_of_the_partition": "SELECT k, w, count(*) OVER (PARTITION BY k ORDER BY k RANGE BETWEEN 1 FOLLOWING AND "
+    "2 FOLLOWING) AS a, sum(w) OVER (PARTITION BY k ORDER BY k RANGE 1 PRECEDING) AS b FROM u",
+    "distances_of_constants": "SELECT w, count(*) OVER (ORDER BY c RANGE INTERVAL 10 SECONDS PRECEDING) AS a, count(*) "
+    "OVER (ORDER BY c DESC RANGE BETWEEN INTERVAL 9 SECONDS PRECEDING AND INTERVAL 1 SECOND PRECEDING) AS b, sum(w) "
+    "OVER (ORDER BY n RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING) AS d FROM (SELECT w, TIMESTAMP '2024-01-01 00:00:19' "
+    "AS c, CAST(NULL AS BIGINT) AS n FROM u)",
+    "lists": "SELECT w, size(collect_set(k) OVER ()) AS a, size(collect_list(w) OVER (PARTITION BY 1)) AS b FROM u",
+    "folded": "SELECT k, count(CAST(NULL AS INT)) OVER (ORDER BY w RANGE BETWEEN 2 PRECEDING AND 1 PRECEDING) AS a, "
+    "max(CAST(NULL AS STRING)) OVER (PARTITION BY k) AS b, count_if(3 IS NULL) OVER (ORDER BY w) AS d FROM u",
     "peers": "SELECT k, s, max(s) OVER (ORDER BY k RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS a, "
     "min(f) OVER (ORDER BY k DESC) AS b, collect_list(k) OVER (ORDER BY k RANGE CURRENT ROW) AS c FROM t",
     "copies": "SELECT lag(s) OVER (PARTITION BY k ORDER BY f) AS a, lead(f) OVER (PARTITION BY k ORDER BY f) AS b, "
     "row_number() OVER (PARTITION BY k ORDER BY f) AS c FROM t WHERE k = 2",
+}
+READS = {
+    "exploded_after_pruning": "SELECT x FROM (SELECT q.w AS a, y.x AS x FROM u q LATERAL VIEW OUTER explode(array(1, "
+    "q.k)) y AS x WHERE q.w > 5 OR q.k < q.w)",
+    "pivot_of_a_constant": "SELECT n0_n, n1_s FROM (SELECT k, 2 AS p, w FROM u) PIVOT (sum(w) AS s, count(*) AS n FOR p IN "
+    "(1 AS n0, 2 AS n1))",
 }
 PATTERNS = {
     "signs": "SELECT s, s RLIKE 'a.b' AS a, s RLIKE '(?s)a.b' AS b, s RLIKE 'a(?s:.)b' AS c, s RLIKE '^a\\\\sb' AS d, "
@@ -83,6 +101,14 @@ PATTERNS = {
     "ends": "SELECT s, s RLIKE 'b$' AS a, s RLIKE '(a|b$)' AS b, s RLIKE 'b\\\\z' AS c, s RLIKE '^.b$' AS d FROM p",
     "parts": "SELECT regexp_replace(s, '.', 'x') AS a, regexp_extract(s, '(a.*)', 1) AS b, split(s, '\\\\s') AS c "
     "FROM p",
+}
+FOLDED = ("k", "K", "\u212a", "s", "S", "\u017f", "é", "É", "kS", "ſK", "Ks-", "z")
+WITHOUT_CASE = {
+    "tests": "SELECT s, s RLIKE '(?i)^k' AS a, s RLIKE '(?i:s)' AS b, s RLIKE '(?i)[j-l]' AS c, "
+    "s RLIKE '(?i)[^ks]' AS d, s RLIKE '(?i)k(?-i)S' AS e, s RLIKE '(?i)é' AS f, "
+    "s RLIKE '(?i)\\\\Qks\\\\E' AS g FROM p",
+    "parts": "SELECT s, regexp_replace(s, '(?i)[ks]', '<$0>') AS a, regexp_extract(s, '(?i)(k)(s)?', 1) AS b, "
+    "split(s, '(?i)s') AS c, regexp_replace(s, 'x*k*', '') AS d, regexp_replace(s, '^k*', '-') AS e FROM p",
 }
 SIGNS = (" ", "\n", "\r", "\x0b", "\x85", "\u2028", "\u2029", "\f", "\r\n", "\x1c", "\xa0", "$", ".", "")
 SPREADS = {
@@ -119,8 +145,8 @@ SEVERAL = {
 
 @pytest.mark.parametrize(
     "queries",
-    [WINDOWS, FRAMES, EXPRESSIONS, SPREADS, SINGLE],
-    ids=["over", "frames", "values", "spread", "single"],
+    [WINDOWS, FRAMES, EXPRESSIONS, SPREADS, SINGLE, READS],
+    ids=["over", "frames", "values", "spread", "single", "reads"],
 )
 def test_queries_have_sparks_rows(oracle: Oracle, queries: dict[str, str]) -> None:
     changes = CHANGES
@@ -134,6 +160,32 @@ def test_queries_have_sparks_rows(oracle: Oracle, queries: dict[str, str]) -> No
 def test_regular_expressions_are_javas(oracle: Oracle) -> None:
     rows: list[Change] = [((f"a{sign}b{end}",), 1, 1) for sign in SIGNS for end in ("", *SIGNS[:4], "\r\n", "\n\n")]
     check(oracle, "CREATE TABLE p (s STRING);", PATTERNS, {"p": rows}, (1,))
+
+
+def test_only_letters_of_ascii_ignore_case(oracle: Oracle) -> None:
+    """Java's flag i does not know the long s and the Kelvin sign."""
+    rows: list[Change] = [((text,), 1, 1) for text in FOLDED]
+    check(oracle, "CREATE TABLE p (s STRING);", WITHOUT_CASE, {"p": rows}, (1,))
+
+
+def test_lookups_need_the_key_that_messages_have(oracle: Oracle, tmp_path: Path) -> None:
+    """A lookup by a declared key has one row only if the source takes upserts by it."""
+    file = tmp_path / "shop.sql"
+    table = "CREATE TABLE c (id BIGINT, name STRING) WITH (format = 'upsert', key = 'id');\n"
+    view = "CREATE VIEW d AS SELECT id, upper(name) AS name FROM c;\n"
+    lookup = "CREATE MATERIALIZED VIEW v AS SELECT k, (SELECT name FROM d WHERE d.id = t.k) AS name FROM t;"
+    text = oracle.front.packed(f"CREATE TABLE t (k BIGINT);\n{table}{view}{lookup}", str(file))
+    programs = [Program(str(file), text)]
+    compiled(programs, keep_sources=False, upserts={"c": ["id"]})
+    for given in ({}, {"c": ["name"]}):
+        with pytest.raises(ProgramError, match=r"a lookup depends on the key \(id\) of table 'c'") as caught:
+            compiled(programs, keep_sources=False, upserts=given)
+        assert caught.value.where.line == 2
+    with pytest.raises(ProgramError, match="may have several rows"):
+        oracle.build(f"CREATE TABLE t (k BIGINT);\n{table.replace('upsert', 'json')}{view}{lookup}")
+    single = "CREATE MATERIALIZED VIEW v AS SELECT k, (SELECT max(name) FROM c WHERE c.id = t.k) AS name FROM t;"
+    text = oracle.front.packed(f"CREATE TABLE t (k BIGINT);\n{table}{single}", str(file))
+    compiled([Program(str(file), text)], keep_sources=False, upserts={})
 
 
 def test_a_lookup_by_a_declared_key_has_one_row(oracle: Oracle) -> None:

@@ -58,6 +58,8 @@ class App:
         self.sources: dict[str, SourceNode] = {}
         self.kept_sources: dict[str, int] = {}
         """How much history of which sources is kept, in nanoseconds."""
+        self.relied_keys: dict[str, tuple[tuple[str, ...], Location]] = {}
+        """Keys of sources in which no two rows agree, on which views depend, and where they are declared."""
         self.views: dict[str, ViewDecl] = {}
         self.required: list[Node] = []
 

@@ -33,6 +33,7 @@ def bundle(apps: Sequence[App]) -> App:
                 )
         for name, retain_ns in app.kept_sources.items():
             made.kept_sources[name] = max(retain_ns, made.kept_sources.get(name, 0))
+        made.relied_keys |= app.relied_keys
         for name, view in app.views.items():
             if name in made.views:
                 raise NameClash(
