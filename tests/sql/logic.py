@@ -2,12 +2,13 @@
 
 The format is sqllogictest's, as DuckDB and others read it. What it means here:
 
-- `statement ok`: CREATE TABLE and CREATE VIEW belong to the program. INSERT, UPDATE and DELETE happen at a data time:
-  the first second of 2024 for the first of them, and a second later for each of the next.
+- `statement ok`: CREATE TABLE, CREATE VIEW and SET belong to the program. INSERT, UPDATE and DELETE happen at a data
+  time: the first second of 2024 for the first of them, and a second later for each of the next.
 - `sleep 10s`: the next statement happens so much later, and queries before it see the time pass.
 - `statement error TEXT`: the program that is refused with this text. It is built with the program above it.
 - `query I rowsort`: the rows of a maintained view at this place, one line each, with tabs between values; `NULL` is
   null, `(empty)` the empty text. There is one letter a column, and rows are sorted as text: tables have no order.
+  `query I rowsort ours`: Spark has no answer or several ones, so it is not asked.
 
 DuckDB runs the statements on tables of its own, and the rows by which a table differs before and after a statement are
 the updates. So a file is a history, and each query is checked in the middle of it.
@@ -102,11 +103,11 @@ def script(records: Sequence[Record]) -> Script:
             elif one.kind == "query":
                 view = views.setdefault(one.text, f"query_{len(views) + 1}")
                 made.asked.append(Asked(one, view, now))
-            elif word == "CREATE":
+            elif word in ("CREATE", "SET"):
                 made.program += one.text + ";\n"
                 for statement in read_statements(Source(one.text + ";", "script.slt")):
                     if isinstance(statement, CreateTable):
-                        tables.execute(re.sub(r"\bSTRING\b", "VARCHAR", one.text, flags=re.IGNORECASE))
+                        tables.execute(_for_duckdb(one.text))
                         made.changes[statement.name] = []
             else:
                 now += SECOND
@@ -118,6 +119,14 @@ def script(records: Sequence[Record]) -> Script:
                     made.changes[name] += [(row, now, -count) for row, count in old.items()]
     made.program += "".join(f"CREATE MATERIALIZED VIEW {name} AS\n{query};\n" for query, name in views.items())
     return made
+
+
+def _for_duckdb(table: str) -> str:
+    """CREATE TABLE without the options that DuckDB does not know, and with its names of types."""
+    plain = re.sub(r"\)\s*WITH\s*\([^)]*\)\s*$", ")", table)
+    for ours, theirs in ((r"\bSTRING\b", "VARCHAR"), (r"\bBINARY\b", "BLOB"), (r"\bARRAY<(\w+)>", r"\1[]")):
+        plain = re.sub(ours, theirs, plain, flags=re.IGNORECASE)
+    return plain
 
 
 def _contents(tables: duckdb.DuckDBPyConnection, names: Sequence[str] | dict[str, Any]) -> dict[str, Counter[Any]]:

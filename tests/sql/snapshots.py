@@ -22,6 +22,7 @@ from tests.oracle.model import Change, collection_at
 from tests.spark_session import session
 from vernier.operators import testing
 from vernier.operators.language.collection.app import App
+from vernier.operators.sql.statements import CreateView, Source, read_statements
 from vernier.service.sql.catalyst import Catalyst
 from vernier.service.sql.front import Front
 from vernier.service.sql.kept import Kept, key_of
@@ -64,6 +65,8 @@ class Oracle:
             # Queries run once on a few rows, so compiling them would take most of the time.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
             "spark.log.level": "OFF",
             "spark.ui.showConsoleProgress": "false",
         }
@@ -88,6 +91,13 @@ class Oracle:
         finally:
             for name in tables:
                 self.spark.catalog.dropTempView(name)
+
+    def declare(self, program: str) -> None:
+        """Declare the views of a program, except its queries, as views of Spark over the snapshot."""
+        for one in read_statements(Source(program, "program.sql")):
+            if isinstance(one, CreateView) and not one.name.startswith("query_"):
+                columns = f"({', '.join(one.columns)}) " if one.columns else ""
+                self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {one.name} {columns}AS {one.query.text}")
 
     def answer(self, query: str) -> Counter[Any]:
         """Spark's rows of a query on the snapshot."""
