@@ -12,10 +12,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from vernier.service.ask.errors import LEAVES, Abandoned, BadSql, QueryFailed, QueryTimeout, SqlOff, TooManyQueries
@@ -34,14 +35,48 @@ _GRACE_SECONDS = 2.0
 """How much longer than its deadline a question may take before its process is killed."""
 _START_SECONDS = 60.0
 """How long a process may take to start; a busy machine takes seconds."""
+_SHORTEST_SECONDS = 0.0005
+"""What is left of a deadline that has passed, as clocks are read one after the other."""
+_COMMAND = (sys.executable, "-m", "vernier.service.ask.worker")
 _KEPT_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "XDG_CACHE_HOME")
 
 
-class Worker:
-    """One process and the connection to it. For one thread at a time."""
+class Starts:
+    """How long processes have been starting: a clock that runs while at least one of them is. Thread-safe."""
 
-    def __init__(self, memory_mb: int) -> None:
-        self._memory_mb = memory_mb
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._since = 0.0
+        self._before = 0.0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """While a process starts."""
+        with self._lock:
+            self._running += 1
+            if self._running == 1:
+                self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    self._before += time.monotonic() - self._since
+
+    @property
+    def seconds(self) -> float:
+        """What the clock shows."""
+        with self._lock:
+            return self._before + (time.monotonic() - self._since if self._running else 0.0)
+
+
+class Worker:
+    """One process and the connection to it. For one thread at a time. starts: runs while the process starts."""
+
+    def __init__(self, memory_mb: int, starts: Starts) -> None:
+        self._memory_mb, self._starts = memory_mb, starts
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
 
@@ -78,26 +113,29 @@ class Worker:
 
     def _connected(self) -> Channel:
         if self._channel is None:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "vernier.service.ask.worker", str(self._memory_mb)],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
-                )
-            self._channel = Channel(ours)
-            self._channel.receive(time.monotonic() + _START_SECONDS)
+            with self._starts.one():
+                ours, theirs = socket.socketpair()
+                with theirs:
+                    self._process = subprocess.Popen(
+                        [*_COMMAND, str(self._memory_mb)],
+                        stdin=theirs.fileno(),
+                        stdout=subprocess.DEVNULL,
+                        env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+                    )
+                self._channel = Channel(ours)
+                self._channel.receive(time.monotonic() + _START_SECONDS)
         return self._channel
 
 
 class Workers:
-    """Lends workers. count: how many processes; memory_mb: of each. Waiting for a worker counts towards a deadline."""
+    """Lends workers. count: how many processes; memory_mb: of each. Waiting for a worker counts towards a deadline,
+    except while one of them starts."""
 
     def __init__(self, count: int, memory_mb: int, answers: Answers) -> None:
         self.count, self._answers = count, answers
         self._contents = Contents()
-        self._all = [Worker(memory_mb) for _ in range(count)]
+        self._starts = Starts()
+        self._all = [Worker(memory_mb, self._starts) for _ in range(count)]
         self._idle = list(self._all)
         self._free = asyncio.Semaphore(count)
         self._waiting = 0
@@ -162,10 +200,7 @@ class Workers:
             raise TooManyQueries(waiting=self._waiting, workers=self.count)
         self._waiting += 1
         try:
-            async with asyncio.timeout(deadline.seconds):
-                await self._free.acquire()
-        except TimeoutError:
-            raise QueryTimeout(ms=deadline.ms) from None
+            left = await self._acquire(deadline)
         finally:
             self._waiting -= 1
         worker, loop = self._idle.pop(), asyncio.get_running_loop()
@@ -176,7 +211,7 @@ class Workers:
 
         def lent() -> Result:
             try:
-                return worker.talk(deadline, work)
+                return worker.talk(left, work)
             finally:
                 with suppress(RuntimeError):  # the loop is closed: the sidecar ends
                     loop.call_soon_threadsafe(give_back)
@@ -187,6 +222,23 @@ class Workers:
         except (TooSlow, QueryTimeout):
             # The worker knows only what was left of the time.
             raise QueryTimeout(ms=deadline.ms) from None
+
+    async def _acquire(self, deadline: Deadline) -> Deadline:
+        """Wait for a free worker; returns the deadline without the time in which workers started. Raises
+        QueryTimeout."""
+        begun, before, whole = time.monotonic(), self._starts.seconds, deadline.seconds or 0.0
+
+        def left() -> float:
+            return max(whole - (time.monotonic() - begun) + self._starts.seconds - before, 0.0)
+
+        while True:
+            try:
+                async with asyncio.timeout(left()):
+                    await self._free.acquire()
+                return Deadline(int(left() * 1000))
+            except TimeoutError:
+                if left() < _SHORTEST_SECONDS:
+                    raise QueryTimeout(ms=deadline.ms) from None
 
 
 def _check_text(sql: str) -> None:

@@ -140,7 +140,7 @@ class Asking:
         return at
 
     def until(self, frontier: int, samples: int = 0) -> None:
-        """Ask until the answers are final before a time, and there are so many."""
+        """Ask until the answers are final before a time, and at least `samples` times were seen."""
         with connect(self.url) as client:
 
             def enough() -> bool:

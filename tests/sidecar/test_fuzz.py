@@ -77,6 +77,42 @@ ACCEPTS = st.sampled_from(
     ["*/*", "text/csv", "application/x-ndjson", "application/vnd.apache.arrow.stream", ";q=x,,", "a/b;q="]
 )
 
+PARTS = st.sampled_from(
+    [
+        "reach",
+        "pairs",
+        '"päirs"',
+        "src",
+        "node",
+        "*",
+        "count(*)",
+        "1",
+        "NULL",
+        "'x'",
+        "range(9)",
+        "[1]",
+        "now()",
+        "(",
+        ")",
+    ]
+)
+QUESTIONS = st.one_of(
+    st.text(max_size=20),
+    st.tuples(PARTS, PARTS, PARTS).map(lambda made: "SELECT {} FROM {} WHERE {} IS NULL".format(*made)),
+    st.tuples(PARTS, PARTS).map(lambda made: "SELECT {} AS n FROM reach ORDER BY {} LIMIT 3".format(*made)),
+    st.tuples(PARTS, TEXTS).map(lambda made: "FROM {} AS OF {}".format(*made)),
+    st.sampled_from(
+        [
+            "ATTACH 'x'",
+            "COPY (SELECT 1) TO 'x'",
+            "SELECT * FROM read_csv('x')",
+            "SET threads = 9",
+            "SELECT 9223372036854775807 + node FROM reach",
+            "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r WHERE i < 99) SELECT max(i) FROM r",
+        ]
+    ),
+)
+
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), NUMBERS, st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=4)),
     lambda inner: st.one_of(
@@ -164,6 +200,14 @@ def test_many_keys(url: str, view: str, keys: list[object], as_of: object) -> No
     operation = OPERATIONS["POST /v1/views/{view}/rows"]
     body = {"keys": keys, "as_of": as_of}
     check(operation.Case(path_parameters={"view": view}, body=body, media_type="application/json"), url)
+
+
+@fuzzed
+@given(QUESTIONS, st.one_of(st.none(), NUMBERS, TEXTS), ACCEPTS)
+def test_questions_in_sql(url: str, sql: str, as_of: object, accept: str) -> None:
+    operation = OPERATIONS["POST /v1/sql"]
+    body = {"sql": sql, "as_of": as_of}
+    check(operation.Case(body=body, media_type="application/json", headers={"accept": accept}), url)
 
 
 @fuzzed
