@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tests.sql.generator import Generator
@@ -101,7 +102,7 @@ def compare(oracle: Oracle, seed: int, numbers: Sequence[int], outcome: Outcome)
         except ProgramError as error:
             outcome.unplanned[re.sub(r"[`\"#(].*", "", error.problem)] += 1
         except Exception as error:
-            outcome.findings.append(f"{number} cannot be built: {type(error).__name__}: {error}\n  {text}")
+            outcome.findings.append(f"{number} cannot be built: {_said(error)}\n  {text}")
     choose = random.Random(f"{seed} {numbers[0]}")
     times = sorted(choose.sample(range(1, LAST), TIMES))
     epochs = sorted(choose.sample(range(2, LAST), choose.randint(0, 4)))
@@ -114,8 +115,12 @@ def compare(oracle: Oracle, seed: int, numbers: Sequence[int], outcome: Outcome)
             try:
                 _run(oracle, f"{seed} {numbers[0]}", {number: text}, times, epochs, workers, outcome)
             except Exception as error:
-                outcome.findings.append(f"{number} stops: {type(error).__name__}: {error}\n  {text}")
+                outcome.findings.append(f"{number} stops: {_said(error)}\n  {text}")
     outcome.seconds += time.monotonic() - begun
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:500]}"
 
 
 def _program(queries: dict[int, str]) -> str:
@@ -147,7 +152,7 @@ def _run(
                 for number, text in queries.items():
                     try:
                         wanted = oracle.answer(text)
-                    except PySparkException:
+                    except (PySparkException, Py4JJavaError):  # the latter is an internal error of Spark
                         outcome.unanswered += 1
                         continue
                     outcome.rows += wanted.total()

@@ -92,8 +92,8 @@ FRAMES = {
 READS = {
     "exploded_after_pruning": "SELECT x FROM (SELECT q.w AS a, y.x AS x FROM u q LATERAL VIEW OUTER explode(array(1, "
     "q.k)) y AS x WHERE q.w > 5 OR q.k < q.w)",
-    "pivot_of_a_constant": "SELECT n0_n, n1_s FROM (SELECT k, 2 AS p, w FROM u) PIVOT (sum(w) AS s, count(*) AS n FOR p IN "
-    "(1 AS n0, 2 AS n1))",
+    "pivot_of_a_constant": "SELECT n0_n, n1_s FROM (SELECT k, 2 AS p, w FROM u) PIVOT (sum(w) AS s, count(*) AS n "
+    "FOR p IN (1 AS n0, 2 AS n1))",
 }
 PATTERNS = {
     "signs": "SELECT s, s RLIKE 'a.b' AS a, s RLIKE '(?s)a.b' AS b, s RLIKE 'a(?s:.)b' AS c, s RLIKE '^a\\\\sb' AS d, "
