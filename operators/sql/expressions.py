@@ -208,7 +208,8 @@ def _locate(scope: Expressions, tree: Tree) -> Expr:
 def _regexp(name: str) -> Callable[[Expressions, Tree], Expr]:
     def of(scope: Expressions, tree: Tree) -> Expr:
         given = str(scope.constant(tree.children[1], f"the regular expression of {name}()"))
-        pattern = Literal(translated(given, name, tested=name == "rlike"), String())
+        regex = translated(given, name, tested=name == "rlike")
+        pattern = Literal(regex, String())
         text, *more = (scope.of(one) for at, one in enumerate(tree.children[:3]) if at != 1)
         found = Call(name, (text, pattern, *more))
         if name == "regexp_replace":
@@ -216,7 +217,7 @@ def _regexp(name: str) -> Callable[[Expressions, Tree], Expr]:
                 raise refuse("regexp_replace() begins at the first character here; replace in substring()", name)
             if scope.constant(tree.children[2], "the replacement of regexp_replace()"):
                 scope.type(found)  # a pattern that RE2 does not know is an error of its own
-                if may_follow_empty(pattern.value):
+                if may_follow_empty(regex):
                     raise refuse(
                         "a regular expression that matches the empty text is replaced in other places in Spark than "
                         "here; write x+ instead of x*",
