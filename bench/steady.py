@@ -49,11 +49,13 @@ def program() -> vn.App:
 
 
 class Stored:
-    """The worker's state in a directory of its own, an epoch at a time."""
+    """The worker's state in a directory of its own, an epoch at a time. keep: epochs that stay; every: epochs between
+    two collections."""
 
-    def __init__(self, path: str) -> None:
-        self.state = StateDirectory(path)
+    def __init__(self, path: str | StateDirectory, keep: int = 2, every: int = 1) -> None:
+        self.state = StateDirectory(path) if isinstance(path, str) else path
         self.state.acquire()
+        self.keep, self.every = keep, every
         self.background_writer = BackgroundWriter(self.state)
         self.epoch = 0
         self.most_files = 0
@@ -75,8 +77,10 @@ class Stored:
             workers=1, app="steady", program="1", traces=traces,
         )  # fmt: skip
         self.state.commit(manifest)
-        self.state.gc(2)
-        self.most_files = max(self.most_files, len(self.state.segments()))
+        if self.epoch % self.every == 0:
+            self.state.gc(self.keep)
+        if self.every == 1:  # it lists the folder
+            self.most_files = max(self.most_files, len(self.state.segments()))
 
 
 def changes(edges: Ints, window: int, first: int, stop: int) -> Updates:

@@ -90,6 +90,10 @@ class Blob(Protocol):
         """A file's size in bytes, None if it does not exist."""
         ...
 
+    def absent(self, names: Sequence[str]) -> Sequence[str]:
+        """Which of these files do not exist, in their order."""
+        ...
+
     def list(self, folder: str) -> list[str]:
         """The names `folder/file` in a folder, sorted; empty if the folder does not exist."""
         ...

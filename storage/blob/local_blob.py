@@ -125,6 +125,10 @@ class LocalBlob:
         except FileMissing:
             return None
 
+    def absent(self, names: Sequence[str]) -> Sequence[str]:
+        """Which of these files do not exist."""
+        return [name for name in names if self.size(name) is None]
+
     def list(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
         try:

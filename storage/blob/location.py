@@ -51,4 +51,5 @@ class BlobLocation:
         uri = self.uri.rstrip("/")
         copies = Path(self.cache or Path(tempfile.gettempdir()) / f"vernier-cache-{os.getuid()}")
         cache = FileCache(copies / xxhash.xxh3_64_hexdigest(uri.encode()), self.cache_bytes)
-        return ObjectBlob(uri, FsspecStore(uri), lambda: time.time_ns() // 1_000_000, cache, lock_ms=self.lock_ms)
+        store, lock_ms = FsspecStore(uri), self.lock_ms
+        return ObjectBlob(uri, store, lambda: time.time_ns() // 1_000_000, cache, lock_ms=lock_ms, at_once=True)

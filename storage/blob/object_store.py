@@ -10,6 +10,7 @@ import errno
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +21,8 @@ from vernier.storage.blob.leases import TTL_MS, Claims, Clock
 from vernier.storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError
 
 Result = TypeVar("Result")
+_AT_ONCE = 32
+"""Requests at once, where an epoch needs one for each worker."""
 
 
 class Store(Protocol):
@@ -59,9 +62,11 @@ class ObjectBlob:
         beating: bool = True,
         lock_ms: int = TTL_MS,
         machine: str | None = None,
+        at_once: bool = False,
     ) -> None:
-        """now, owner, beating, lock_ms and machine are passed to its claims."""
-        self._where, self._store, self._cache = where, store, cache
+        """now, owner, beating, lock_ms and machine are passed to its claims. at_once: whether the store may be called
+        by several threads at once."""
+        self._where, self._store, self._cache, self._at_once = where, store, cache, at_once
         self.claims = Claims(self, now, owner, beating=beating, ttl_ms=lock_ms, machine=machine)
 
     @property
@@ -134,6 +139,14 @@ class ObjectBlob:
             return self._do("stat", name, self._store.size, name)
         except FileMissing:
             return None
+
+    def absent(self, names: Sequence[str]) -> Sequence[str]:
+        """Which of these objects do not exist: `_AT_ONCE` requests at a time, because an epoch has a segment for each
+        worker."""
+        if len(names) <= 1 or not self._at_once:
+            return [name for name in names if self.size(name) is None]
+        with ThreadPoolExecutor(min(_AT_ONCE, len(names)), "vernier-absent") as threads:
+            return [name for name, size in zip(names, threads.map(self.size, names), strict=True) if size is None]
 
     def list(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""

@@ -159,8 +159,8 @@ class StateDirectory:
         written, delta_bytes = self._rollups.written(new, self._newest)
         new = msgspec.structs.replace(new, rollup=written.rollup)
         names = new.segments()
-        unknown = (name for name in names if not self._garbage.uses(name))
-        lost = sorted(name for name in unknown if self._blob.size(segment_file(name)) is None)
+        unknown = sorted(segment_file(name) for name in names if not self._garbage.uses(name))
+        lost = [segment_name(file) or file for file in self._blob.absent(unknown)]
         if lost and self._blob.size(manifest_file(new.epoch)) is not None:  # an owner after this one has removed them
             raise EpochConflict(path=self.path, epoch=new.epoch, attempt=new.attempt, latest=new.epoch)
         if lost:
