@@ -118,7 +118,7 @@ def calls(keys: Keys, rounds: int, sizes: list[int], rings: bool = True) -> list
 
 
 def commits(workers: int, traces: int, epochs: int) -> dict[str, float]:
-    """The driver's part of commits of so many workers: seconds of CPU, bytes of a manifest, requests to a store."""
+    """The driver's part of commits: seconds of CPU, bytes of a manifest, requests to a store."""
     store = SimStore()
     clock = time.time_ns() // 1_000_000
     state = StateDirectory("sim://scale", ObjectBlob("sim://scale", store, lambda: clock, beating=False))

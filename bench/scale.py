@@ -47,6 +47,13 @@ from vernier.storage.updates import MIN_TIME, Updates
 MOST = 64
 """Workers that take turns; more are continued from the sizes below."""
 SIZES = (2, 8, 64, 512)
+SHOWN = {
+    "workers": ("workers", 0), "dataflow_ms": ("dataflow, ms", 1), "exchange_ms": ("exchange, ms", 1),
+    "stage_ms": ("Spark's stage, ms", 0), "commit_ms": ("commit, ms of CPU", 1), "store_ms": ("store, ms", 0),
+    "epoch_ms": ("epoch, ms", 0), "messages": ("messages", 0), "manifest_kb": ("manifest, KB", 0),
+    "requests": ("requests", 0), "state_gb": ("state a worker, GB", 2),
+}  # fmt: skip
+"""The columns of the page, and their digits."""
 BOUND = 0.15
 """How far a prediction for two workers may be off."""
 RESULTS = ROOT / "bench" / "results" / "scale.json"
@@ -279,7 +286,8 @@ def main() -> int:
         parts = kept()
         for name in names:
             rows = predict(parts, name, args)
-            table = {"head": list(rows[0]), "rows": [list(row.values()) for row in rows]}
+            shown = [[f"{row[key]:,.{digits}f}" for key, (_, digits) in SHOWN.items()] for row in rows]
+            table = {"head": [head for head, _ in SHOWN.values()], "rows": shown}
             tell({"case": name, **{f"{key}_{row['workers']:g}": row[key] for row in rows for key in row}}, key=name,
                  tables={"workers": table})  # fmt: skip
     return 0

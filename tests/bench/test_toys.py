@@ -32,7 +32,7 @@ TOYS: dict[str, list[str]] = {
     "exchange": ["--rounds", "20", "--runs", "1"],
     "groups": ["--updates", "300", "--rows", "500", "--epochs", "20", "--turns", "1"],
     "handshake": ["--attempts", "2", "--connections", "2"],
-    "stores": ["--facts", "2000", "--epochs", "17", "--batch", "100"],
+    "stores": ["--edges", "1000", "--epochs", "17", "--batch", "100"],
 }
 BROKERED: dict[str, list[str]] = {
     "producer": ["--seconds", "2", "--rate", "200", "--rows", "2000", "--policies", "1ms,records(1024)"],
