@@ -1,11 +1,14 @@
-"""TPC-H in SQL, maintained: CPU time of an update by query and size of a batch, beside DuckDB's recomputation.
+"""TPC-H in SQL, maintained: CPU time of an update by query and size of a batch, beside DuckDB and Spark.
 
-    python -m bench.sql --scale 0.01 [--queries 1,13] [--sizes 1,1000,100000]
+    python -m bench.sql --scale 0.01 [--queries 1,13] [--sizes 1,1000,100000] [--no-spark]
+    python -m bench.sql --scale 1 --queries 1,13 --sizes "" --loads 1000,10000,100000
 
 Each query is a program of its own over the tables that it reads, and `all` is one program with all of them, whose
-arrangements are shared. All rows come first, in one epoch. Then rows of these tables, drawn by their sizes, go in one
-batch and come again in the next; a batch is an epoch with one data time. A time is the least of the batches. DuckDB
-computes the query again from its tables, with one thread: what a system without maintenance pays for each batch.
+arrangements are shared. All rows come first, in one epoch; the state is measured after it. Then rows of these tables,
+drawn by their sizes, go in one batch and come again in the next; a batch is an epoch with one data time. A time is the
+least of the batches. DuckDB, with one thread, and Spark, with one core, compute the query again from tables in their
+memory: what a system without maintenance pays for each batch. All times are CPU times, Spark's of its whole JVM.
+`--loads` measures what the article on counts does (docs/seeds.md): all rows come in batches of such a size.
 """
 
 from __future__ import annotations
@@ -13,10 +16,15 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import sys
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 
 from bench.record import tell
 from bench.tpch import NAMES, TABLES, fill, view
@@ -42,30 +50,51 @@ class Maintained:
 
     def __init__(self, program: str, connection: duckdb.DuckDBPyConnection) -> None:
         app = FRONT.program(program, "tpch.sql")
-        self.engine = LocalEngine(compile_app(app))
+        self.plan = compile_app(app)
+        self.engine = LocalEngine(self.plan)
         self.rows = {}
         for name, source in app.sources.items():
-            found = connection.execute(f"FROM {name}").fetchall()
-            self.rows[name] = source.schema.encode_rows(found, self.engine.heap, whole=False)
+            found = connection.execute(f"FROM {name}").to_arrow_table()
+            columns = {one: found[one] for one in found.schema.names}
+            self.rows[name] = source.schema.encode(columns, self.engine.heap)
         self.at = 0
-        self.load_ms = self._epoch({name: Updates.of(words, 0, 1) for name, words in self.rows.items()}) / 1e6
+
+    def load(self) -> float:
+        """Milliseconds of CPU for all rows in one epoch."""
+        return self._epoch({name: Updates.of(words, self.at, 1) for name, words in self.rows.items()}) / 1e6
+
+    def load_by(self, size: int) -> float:
+        """Seconds of CPU for all rows in batches of this size of the largest table, on an engine of its own."""
+        heap = self.engine.heap
+        self.engine, self.at = LocalEngine(self.plan), 0
+        self.engine.heap = heap
+        count = -(-max(map(len, self.rows.values())) // size)
+        parts = {name: np.array_split(words, count) for name, words in self.rows.items()}
+        return sum(
+            self._epoch({name: Updates.of(each[at], self.at, 1) for name, each in parts.items()}) / 1e9
+            for at in range(count)
+        )
 
     def batches(self, size: int) -> float:
-        """Nanoseconds of CPU of a batch."""
+        """Nanoseconds of CPU of an update in batches of this size."""
         choose = random.Random(size)
         total = sum(map(len, self.rows.values()))
         size = min(size, total)
         taken = []
         for _ in range(ROUNDS if size < 10_000 else 2):
-            drawn = choose.sample(range(total), size)
+            drawn = np.sort(np.array(choose.sample(range(total), size)))
             for diff in (-1, 1):
                 inputs, first = {}, 0
                 for name, words in self.rows.items():
-                    own = [one - first for one in drawn if first <= one < first + len(words)]
+                    own = drawn[(drawn >= first) & (drawn < first + len(words))] - first
                     inputs[name] = Updates.of(words[own], self.at, diff)
                     first += len(words)
                 taken.append(self._epoch(inputs) / size)
         return min(taken)
+
+    def state_mb(self) -> float:
+        """The arrangements, with their texts."""
+        return sum(trace.nbytes for trace in self.engine.workers[0].state.traces.values()) / 2**20
 
     def _epoch(self, inputs: dict[str, Updates]) -> int:
         before = time.process_time_ns()
@@ -74,15 +103,54 @@ class Maintained:
         return time.process_time_ns() - before
 
 
-def recomputed(connection: duckdb.DuckDBPyConnection, queries: list[str]) -> float:
-    """Nanoseconds of CPU in which DuckDB answers."""
+def recomputed(answer: Callable[[str], Any], queries: list[str], clock: Callable[[], float], rounds: int) -> float:
+    """Milliseconds of CPU in which a database answers: the least."""
     taken = []
-    for _ in range(ROUNDS):
-        before = time.process_time_ns()
+    for _ in range(rounds):
+        before = clock()
         for one in queries:
-            connection.execute(one).fetchall()
-        taken.append(time.process_time_ns() - before)
-    return min(taken)
+            answer(one)
+        taken.append(clock() - before)
+    return min(taken) * 1e3
+
+
+class Sparks:
+    """Spark on one core, with the tables in its memory."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        from pyspark.sql import SparkSession
+
+        settings = {
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.driver.memory": "4g",
+            "spark.ui.enabled": "false",
+            "spark.log.level": "OFF",
+        }
+        builder = SparkSession.builder.master("local[1]").appName("tpch")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        self.spark = builder.getOrCreate()
+        self._folder = tempfile.TemporaryDirectory()
+        for name in NAMES:
+            file = Path(self._folder.name) / f"{name}.parquet"
+            connection.execute(f"COPY {name} TO '{file}'")
+            self.spark.read.parquet(str(file)).createOrReplaceTempView(name)
+            self.spark.sql(f"CACHE TABLE {name}")
+
+    def answer(self, query: str) -> None:
+        """Compute a query."""
+        self.spark.sql(query).write.format("noop").mode("overwrite").save()
+
+    def clock(self) -> float:
+        """Seconds of CPU of Spark's process so far."""
+        handle: Any = self.spark._jvm
+        return float(handle.java.lang.ProcessHandle.current().info().totalCpuDuration().get().toMillis()) / 1e3
+
+    def close(self) -> None:
+        """Stop Spark."""
+        self.spark.stop()
+        self._folder.cleanup()
 
 
 def main() -> None:
@@ -91,11 +159,15 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=0.01)
     parser.add_argument("--queries", default="")
     parser.add_argument("--sizes", default="1,1000,100000")
+    parser.add_argument("--loads", default="", help="sizes of batches in which all rows come, in place of the rest")
+    parser.add_argument("--no-spark", action="store_true", help="without Spark beside it")
     given = parser.parse_args()
-    sizes = [int(one) for one in given.sizes.split(",")]
+    sizes = [int(one) for one in given.sizes.split(",") if one]
+    loads = [int(one) for one in given.loads.split(",") if one]
     chosen = [int(one) for one in given.queries.split(",") if one]
     with duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": 1}) as connection:
         queries = fill(connection, given.scale)
+        sparks = None if given.no_spark or loads else Sparks(connection)
         count = sum(int(connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0]) for name in NAMES)
         programs = {f"q{number}": [number] for number in chosen or queries}
         if not chosen:
@@ -104,17 +176,37 @@ def main() -> None:
         rows = []
         for name, numbers in programs.items():
             views = "".join(view(connection, number, queries[number]) for number in numbers)
+            texts = [queries[number].strip().rstrip(";") for number in numbers]
             running = Maintained(tables(views) + views, connection)
-            again = recomputed(connection, [queries[number] for number in numbers])
-            taken = {size: running.batches(size) for size in sizes}
-            values[name] = {"load_ms": round(running.load_ms, 1), "duckdb_ms": round(again / 1e6, 2)}
-            values[name] |= {f"{size}_us": round(one / 1e3, 2) for size, one in taken.items()}
-            rows.append([name, values[name]["load_ms"], *(values[name][f"{size}_us"] for size in sizes),
-                         values[name]["duckdb_ms"], *(round(again / 1e3 / size, 2) for size in sizes)])  # fmt: skip
-            print(*rows[-1], flush=True)
-    head = ["query", "first rows, ms", *(f"batch of {size:,}, µs an update" for size in sizes),
-            "DuckDB again, ms", *(f"DuckDB, {size:,}, µs an update" for size in sizes)]  # fmt: skip
-    tell(values, tables={"sql": {"head": head, "rows": rows}})
+            found: dict[str, float] = {}
+            if loads:
+                found = {f"by_{size}_s": round(running.load_by(size), 2) for size in loads}
+            else:
+                found["load_ms"] = round(running.load(), 1)
+                found["state_mb"] = round(running.state_mb(), 1)
+                found |= {f"{size}_us": round(running.batches(size) / 1e3, 2) for size in sizes}
+                again = recomputed(lambda text: connection.execute(text).fetchall(), texts, time.process_time, ROUNDS)
+                found["duckdb_ms"] = round(again, 2)
+                found |= {f"duckdb_{size}_us": round(again * 1e3 / size, 2) for size in sizes}
+            if sparks is not None:
+                again = recomputed(sparks.answer, texts, sparks.clock, 3)
+                found["spark_ms"] = round(again, 0)
+                found |= {f"spark_{size}_us": round(again * 1e3 / size, 2) for size in sizes}
+            running.engine.close()
+            values[name] = found
+            rows.append([name, *found.values()])
+            print(name, found, file=sys.stderr, flush=True)
+        if sparks is not None:
+            sparks.close()
+    tell(values, tables={"sql": {"head": ["query", *map(title, found)], "rows": rows}})
+
+
+def title(key: str) -> str:
+    """A value as the head of a column: duckdb_1000_us is DuckDB, 1,000, µs an update."""
+    *names, unit = key.split("_")
+    shown = {"us": "µs an update", "ms": "ms", "mb": "MB", "s": "s"}[unit]
+    words = {"duckdb": "DuckDB", "spark": "Spark", "load": "first rows", "by": "in batches of"}
+    return ", ".join([*(f"{int(one):,}" if one.isdigit() else words.get(one, one) for one in names), shown])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ gives null: a zero divisor, and text that is no value of a cast's type; one bad 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from vernier.operators.language.expr.evaluate import bind
@@ -25,6 +26,7 @@ from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.language.types.texts import String
+from vernier.operators.sql.date_formats import formatted
 from vernier.operators.sql.literals import MICROSECONDS, kind_of, literal
 from vernier.operators.sql.patterns import may_follow_empty, translated
 from vernier.operators.sql.refusals import INSTEAD, UNSTEADY, refuse, unsteady
@@ -96,7 +98,6 @@ def unknown(tree: Tree) -> Exception:
 
 _CANNOT = " cannot be maintained; compute it before the rows are sent, or in Python with vn.udf"
 _WORDS = {
-    "DateFormatClass": ("date_format",),
     "Percentile": ("median", "percentile"),
     "ApproximatePercentile": ("approx_percentile", "percentile_approx"),
     "HyperLogLogPlusPlus": ("approx_count_distinct",),
@@ -318,7 +319,34 @@ def _item(scope: Expressions, tree: Tree) -> Expr:
     return Call("get", tuple(map(scope.of, tree.children[:2])))
 
 
+def _split_by_text(scope: Expressions, tree: Tree) -> Expr:
+    """The parts between a constant text, which is no pattern. An empty one does not divide."""
+    text, delimiter = scope.of(tree.children[0]), str(scope.constant(tree.children[1], "the delimiter of split_part()"))
+    if not delimiter:
+        return Call("array", (text,))
+    return Call("split", (text, Literal(re.sub(r"([^\w\s])", r"\\\1", delimiter), String()), _int(-1)))
+
+
+def _part(scope: Expressions, tree: Tree) -> Expr:
+    """split_part(text, delimiter, n): from the end if n is negative, and the empty text where there is no such part."""
+    index = scope.constant(tree.children[1], "the number of the part in split_part()")
+    if not isinstance(index, int) or not index:
+        raise refuse("split_part() takes a constant number of the part, which is not 0", "split_part")
+    text, parts = scope.of(tree.children[0].children[0]), scope.of(tree.children[0])
+    place: Expr = _int(index - 1) if index > 0 else Binary("+", Call("length", (parts,)), _int(index))
+    there = Binary(">=", place, _int(0))
+    part = Call("coalesce", (Case(((there, Call("get", (parts, place))),)), Literal("", String())))
+    return Case(((Unary("~", IsNull(text)), part),))
+
+
+def _formatted(scope: Expressions, tree: Tree) -> Expr:
+    instant, pattern = tree.children[:2]
+    return formatted(scope.of(instant), str(scope.constant(pattern, "the pattern of date_format()")))
+
+
 def _element(scope: Expressions, tree: Tree) -> Expr:
+    if tree.children[0].kind == "StringSplitSQL":
+        return _part(scope, tree)
     index = scope.constant(tree.children[1], "the index of element_at()")
     if not isinstance(index, int) or index < 1:
         raise refuse("element_at() takes a constant index from 1 on here", "element_at")
@@ -484,6 +512,7 @@ _FORMS: dict[str, Callable[[Expressions, Tree], Expr]] = {
     "StringLocate": _locate,
     "RLike": _regexp("rlike"),
     "StringSplit": _regexp("split"),
+    "StringSplitSQL": _split_by_text,
     "RegExpReplace": _regexp("regexp_replace"),
     "RegExpExtract": _regexp("regexp_extract"),
     "UnaryMinus": _negate,
@@ -498,6 +527,7 @@ _FORMS: dict[str, Callable[[Expressions, Tree], Expr]] = {
     "TimestampAddInterval": _plus,
     "TruncTimestamp": _trunc,
     "TruncDate": _trunc,
+    "DateFormatClass": _formatted,
     "Floor": _whole("floor"),
     "Ceil": _whole("ceil"),
     "Round": _round,

@@ -162,18 +162,21 @@ class Queries:
         if tokens.place >= end:
             tokens.fail("a query follows the bindings: SELECT … FROM one of them")
         rest = Query(tokens.source, tokens.offset, query.stop)
-        results = self._loop(bindings, names, rounds, on_limit, where)
+        results = self._loop(bindings, rest, names, rounds, on_limit, where)
         return self.leaf(rest, {**names, **results}, columns)
 
     def _loop(
         self,
         bindings: list[tuple[str, tuple[Column, ...], Query]],
+        rest: Query,
         names: Names,
         rounds: int,
         on_limit: str,
         where: Location,
     ) -> dict[str, Leaf]:
-        shapes = {name: tuple(replace(one, nullable=False) for one in columns) for name, columns, _ in bindings}
+        kept = _variables(bindings, rest)
+        plain = {name: tuple(replace(one, nullable=False) for one in columns) for name, columns, _ in bindings}
+        shapes = {name: plain[name] for name in kept}
         while True:
             nullable: dict[str, tuple[Column, ...]] = {}
 
@@ -182,27 +185,31 @@ class Queries:
                 shapes: Mapping[str, tuple[Column, ...]] = shapes,
                 nullable: dict[str, tuple[Column, ...]] = nullable,
             ) -> tuple[Collection, ...]:
-                inside = {name: Leaf(one, shapes[name]) for (name, _, _), one in zip(bindings, variables, strict=True)}
+                own = dict(zip(kept, variables, strict=True))
+                inside = {name: Leaf(one, shapes[name]) for name, one in own.items()}
                 made: list[Collection] = []
-                for at, (name, declared, query) in enumerate(bindings):
+                for name, declared, query in bindings:
                     found = self.leaf(query, {**names, **inside})
-                    collection = _conformed(found, declared, shapes[name], query, name)
+                    collection = _conformed(found, declared, shapes.get(name, plain[name]), query, name)
                     nullable[name] = tuple(
                         replace(one, nullable=field.nullable)
                         for one, field in zip(declared, collection.schema.fields, strict=True)
                     )
+                    if name not in own:
+                        inside[name] = Leaf(collection, nullable[name])
+                        continue
                     if any(f.nullable and not one.nullable for f, one in zip(collection.schema.fields, shapes[name])):
-                        made.append(variables[at])  # this try only finds out where nulls are
+                        made.append(own[name])  # this try only finds out where nulls are
                         continue
                     made.append(collection)
                     inside[name] = Leaf(collection, shapes[name])
                 return tuple(made)
 
-            body.__name__ = ", ".join(name for name, _, _ in bindings)
-            parameters = ", ".join(f"v{i}" for i in range(len(bindings)))
+            body.__name__ = ", ".join(kept)
+            parameters = ", ".join(f"v{i}" for i in range(len(kept)))
             call = eval(f"lambda {parameters}: body({parameters})", {"body": body})
             call.__name__ = body.__name__
-            starts = [Collection(ConstantNode(_row(shapes[name]), ())) for name, _, _ in bindings]
+            starts = [Collection(ConstantNode(_row(shapes[name]), ())) for name in kept]
             with located(where):
                 found: Any = fixpoint(max_rounds=rounds, on_limit=on_limit)(call)(*starts)
             merged = {
@@ -214,13 +221,28 @@ class Queries:
             }
             if merged == shapes:
                 results = found if isinstance(found, tuple) else (found,)
-                return {name: Leaf(one, shapes[name]) for (name, _, _), one in zip(bindings, results, strict=True)}
+                return {name: Leaf(one, shapes[name]) for name, one in zip(kept, results, strict=True)}
             shapes = merged
 
 
 def _tables(leaves: Names, relied: Iterable[str]) -> frozenset[str]:
     """The tables on whose declared keys the keys of these leaves depend."""
     return frozenset(table for name in relied for table in leaves[name].relies)
+
+
+def _variables(bindings: Sequence[tuple[str, tuple[Column, ...], Query]], rest: Query) -> list[str]:
+    """The bindings that a round reads from the one before, because their own body or an earlier one names them, and
+    those that the query names. The others are the same at the limit without being the loop's variables."""
+
+    def named(name: str, query: Query) -> bool:
+        return re.search(rf"\b{re.escape(name)}\b", query.text.lower()) is not None
+
+    found = [
+        name
+        for at, (name, _, _) in enumerate(bindings)
+        if named(name, rest) or any(named(name, query) for _, _, query in bindings[: at + 1])
+    ]
+    return found or [name for name, _, _ in bindings]
 
 
 def _row(columns: Sequence[Column]) -> RowType:

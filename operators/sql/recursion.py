@@ -13,6 +13,7 @@ from vernier.operators.language.collection.collection import Collection
 from vernier.operators.language.collection.fixpoint import fixpoint
 from vernier.operators.language.expr.expression import Column
 from vernier.operators.language.plan.logical import DistinctNode, ProjectNode, UnionNode
+from vernier.operators.sql.expressions import nullable
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import Relation
 from vernier.operators.sql.trees import Tree
@@ -36,11 +37,8 @@ def loop(translation: Translation, tree: Tree, positional: Callable[..., list[Re
     names = anchor.columns()
     wide = anchor.project([(n, c, Column(c)) for n, c in zip(numbers, names, strict=True)])
     start = ProjectNode(wide.node, tuple((f"c{i}", Column(c)) for i, c in enumerate(wide.columns())))
-    from vernier.operators.sql.expressions import nullable
-
-    start = ProjectNode(
-        start, tuple((f.name, Column(f.name) if f.nullable else nullable(Column(f.name))) for f in start.schema.fields)
-    )
+    nulls: set[str] = set()
+    """The columns that only the step has nulls in; they are known once it is built."""
 
     def body(rows: Collection) -> Collection:
         before = translation.loops.get(number)
@@ -53,12 +51,21 @@ def loop(translation: Translation, tree: Tree, positional: Callable[..., list[Re
         one, two = positional(
             [Relation(start, dict(zip(numbers, start.schema.names, strict=True))), step], numbers, start.schema.names
         )
+        pairs = zip(start.schema.fields, one.row.fields, strict=True)
+        nulls.update(own.name for own, field in pairs if field.nullable and not own.nullable)
+        if nulls:
+            return rows  # this try only finds out where nulls are
         both = UnionNode((one.node, two.node))
         return Collection(DistinctNode(both) if once_each else both)
 
     body.__name__ = "recursive"
-    result: Any = fixpoint(max_rounds=ROUNDS)(body)(Collection(start))
-    return Relation(result.node, dict(zip(numbers, start.schema.names, strict=True)))
+    while True:
+        nulls.clear()
+        result: Any = fixpoint(max_rounds=ROUNDS)(body)(Collection(start))
+        if not nulls:
+            return Relation(result.node, dict(zip(numbers, start.schema.names, strict=True)))
+        columns = ((one, Column(one)) for one in start.schema.names)
+        start = ProjectNode(start, tuple((one, nullable(to) if one in nulls else to) for one, to in columns))
 
 
 def reference(translation: Translation, tree: Tree) -> Relation:

@@ -61,6 +61,15 @@ FLOATS = {
     "decimals": "SELECT k, CAST(f AS DECIMAL(20, 3)) AS a FROM t",
     "spread": "SELECT k, var_pop(f) AS a, stddev_samp(f) AS b FROM t GROUP BY k",
 }
+DATES = {
+    "dates": "SELECT date_format(timestamp_micros(w * 400000000123456), 'yyyy-MM-dd HH:mm:ss.SSSSSS') AS a, "
+    "date_format(timestamp_millis(w * 1234567890), 'yy/M/d H:m:s') AS b, date_format(timestamp_millis(w), '') AS e, "
+    "date_format(timestamp_millis(-w), \"d'th of' MM, ''yyyy'' S\") AS c, "
+    "date_format(DATE '2024-02-09', 'dd.MM.') AS d FROM u",
+    "parts": "SELECT s, split_part(s, 'x', 1) AS a, split_part(s, 'x', 2) AS b, split_part(s, 'x', -1) AS c, "
+    "split_part(s, 'x', -3) AS d, split_part(s, '', 1) AS e, split_part(s, '', 2) AS f, split_part(s, 'bx', 2) AS g, "
+    "split_part(s, ' ', 3) AS h, split_part('1.2.3', '.', 2) AS i, split_part('a|\\\\b', '\\\\', 2) AS j FROM t",
+}
 NEAR = "PARTITION BY k ORDER BY w"
 FRAMES = {
     "extremes": f"SELECT k, w, min(w) OVER ({NEAR} ROWS 1 PRECEDING) AS a, max(w) OVER (ORDER BY w ROWS BETWEEN 1 "
@@ -145,8 +154,8 @@ SEVERAL = {
 
 @pytest.mark.parametrize(
     "queries",
-    [WINDOWS, FRAMES, EXPRESSIONS, SPREADS, SINGLE, READS],
-    ids=["over", "frames", "values", "spread", "single", "reads"],
+    [WINDOWS, FRAMES, EXPRESSIONS, DATES, SPREADS, SINGLE, READS],
+    ids=["over", "frames", "values", "dates", "spread", "single", "reads"],
 )
 def test_queries_have_sparks_rows(oracle: Oracle, queries: dict[str, str]) -> None:
     changes = CHANGES
