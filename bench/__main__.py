@@ -74,6 +74,8 @@ SHORT: dict[str, list[list[str]]] = {
     "snapshots": [["--rows", "2000000", "--changes", "20000", "--kills", "1"]],
     "spark_reads": [["--rows", "200000"]],
     "sql": [["--scale", "0.01"]],
+    "nexmark": [[]],
+    "recursion": [[]],
     "commit": [[]],
     "exchange": [[]],
     "groups": [[]],
@@ -133,7 +135,13 @@ FULL: dict[str, list[list[str]]] = {
     "restart": [["--sizes", "10000,100000,1000000,10000000", "--plot", "docs/images/bench-restart.png"]],
     "sharing": [["--friendships", "2000000", "--epochs", "2000"]],
     "seeds": [[]],
-    "sql": [["--scale", "0.1"], ["--scale", "1"]],
+    "sql": [
+        ["--scale", "0.1"],
+        ["--scale", "1"],
+        ["--scale", "1", "--queries", "1,13", "--sizes", "", "--loads", "1000,10000,100000"],
+    ],
+    "nexmark": [["--events", "1000000", "--files", "10"]],
+    "recursion": [[], ["--nodes", "10000", "--edges", "20000"]],
     "flows": [
         [
             "--events",

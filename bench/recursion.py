@@ -4,7 +4,7 @@
 
 Both read the same updates in the same epochs, in turns in one process: a random edge goes and another one comes. A time
 is the median of the epochs, and the answers are compared after the last. `vernier explain` of both plans is printed to
-standard error. Exit status 1 if answers differ, or if SQL is slower than 0.8 of Python's speed.
+standard error. Exit status 1 if answers differ.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from vernier.operators.planning.planner import compile_app
 from vernier.service.cli.explain import as_text
 from vernier.service.sql.front import FRONT
 from vernier.storage.updates import Updates
-
-GOAL = 0.8
 
 EDGES = """
 CREATE TABLE edges (src BIGINT NOT NULL, dst BIGINT NOT NULL);
@@ -278,7 +276,7 @@ def main() -> int:
             }  # fmt: skip
             rows.append([name, batch, round(took["python"], 1), round(took["sql"], 1), round(speed, 2)])
             print(*rows[-1], values[f"{name} {batch}"], file=sys.stderr, flush=True)
-            failed |= not same or speed < GOAL
+            failed |= not same
     head = ["program", "updates a batch", "Python, µs an update", "SQL, µs an update", "speed of SQL"]
     tell(values, tables={"recursion": {"head": head, "rows": rows}})
     return 1 if failed else 0

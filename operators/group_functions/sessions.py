@@ -16,23 +16,25 @@ from vernier.operators.language.types.schema import RowType
 @dataclass(frozen=True)
 class Sessions(LogicSpec):
     """Each present row with its session: a run of values, each at most `gap` after the one before. The session lasts
-    from its first value to `gap` after its last. Rows with a null value are in no session."""
+    from its first value to `gap` after its last. Rows with a null value are in no session. Without `ends`, rows have
+    only the session's start, which a later row does not change."""
 
     name: ClassVar[str] = "session"
     positive: ClassVar[bool] = True
     on: str
     gap: int
+    ends: bool = True
 
     @property
     def title(self) -> str:
         return f"sessions of {self.on}"
 
     def key(self) -> tuple[Any, ...]:
-        return (self.on, self.gap)
+        return (self.on, self.gap) if self.ends else (self.on, self.gap, "starts")
 
     def schema(self, key: RowType, val: RowType) -> RowType:
         kind = ordinal(val.field(self.on), "window").type
-        return RowType([*((f.name, f.type, f.nullable) for f in val.fields), *window_columns(kind)])
+        return RowType([*((f.name, f.type, f.nullable) for f in val.fields), *window_columns(kind)[: 1 + self.ends]])
 
     def compile(self, key: RowType, val: RowType) -> Logic:
         field = val.field(self.on)
@@ -48,7 +50,7 @@ class Sessions(LogicSpec):
                 vals, counts = vals[order], counts[order]
             times, n = vals[:, field.value_offset], len(vals)
             if n == 0:
-                return Produced(groups.offsets, np.empty((0, val.width + 2), np.int64), counts)
+                return Produced(groups.offsets, np.empty((0, val.width + 1 + self.ends), np.int64), counts)
             if int(times.max()) > ends(field.type)[1] - self.gap:
                 raise ArithmeticOverflow(expression=f'the session of col("{self.on}")', sample=str(times.max()))
             fresh = np.ones(n, np.bool_)
@@ -58,8 +60,9 @@ class Sessions(LogicSpec):
             fresh[1:] = (apart > np.uint64(self.gap)) | (group_of[1:] != group_of[:-1])
             session = np.cumsum(fresh) - 1
             first = np.flatnonzero(fresh)
-            last = np.append(first[1:], n) - 1
-            start, end = times[first][session], times[last][session] + self.gap
-            return Produced(groups.offsets, np.column_stack((vals, start, end)), counts)
+            columns = [vals, times[first][session]]
+            if self.ends:
+                columns.append(times[np.append(first[1:], n) - 1][session] + self.gap)
+            return Produced(groups.offsets, np.column_stack(columns), counts)
 
         return run

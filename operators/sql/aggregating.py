@@ -21,10 +21,15 @@ from vernier.operators.sql.expressions import Expressions, nullable, unknown
 from vernier.operators.sql.literals import literal
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import EVERYTHING, Relation, fresh, one_row, picked
+from vernier.operators.sql.sessions import Session
 from vernier.operators.sql.trees import Tree
 
 _INSENSITIVE = frozenset({"Min", "Max", "CollectSet"})
 """Aggregates that DISTINCT does not change."""
+
+
+_LAST = "the last time of a session"
+"""In place of the form of an aggregate that no query has."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,13 @@ class _Call:
     tree: Tree
 
 
-def aggregate(below: Relation, tree: Tree) -> Relation:
-    """The aggregation that a plan's Aggregate describes."""
+def aggregate(below: Relation, tree: Tree, session: Session | None = None) -> Relation:
+    """The aggregation that a plan's Aggregate describes. session: of which the groups are sessions."""
     groups, outputs = tree.trees("groupingExpressions"), tree.trees("aggregateExpressions")
     keys = [below.of(one) for one in groups]
     calls = _calls(below, outputs)
+    if session is not None:
+        calls.append(_Call(_LAST, "", "Max", (Column(session.time),), None, False, tree))
     if not calls and groups:
         return _distinct(below, groups, keys, outputs)
     taken: set[str] = set()
@@ -61,6 +68,10 @@ def aggregate(below: Relation, tree: Tree) -> Relation:
         if not same:
             columns.append((name, key))
     grouped, results = _grouped(below, columns, calls, taken)
+    if session is not None:
+        whole = session.struct(results.pop(_LAST))
+        shown = (one for one in grouped.schema.names if one in {*names, *results.values()})
+        grouped = ProjectNode(grouped, tuple((one, whole if one == session.start else Column(one)) for one in shown))
     ids = {one.id: name for one, name in zip(groups, names, strict=True) if one.kind == "AttributeReference"}
     known = {one.form: name for one, name in zip(groups, names, strict=True)} | results
     scope = Expressions(grouped.schema, ids, known)

@@ -33,7 +33,7 @@ from vernier.operators.sql.sessions import in_sessions
 from vernier.operators.sql.single_rows import Keys, always_one, key_of, need_single, with_keys
 from vernier.operators.sql.temporal import during, is_temporal
 from vernier.operators.sql.trees import Tree, tree_of
-from vernier.operators.sql.windows import window
+from vernier.operators.sql.windows import most_of_partitions, window
 
 Outputs = Sequence[Mapping[str, Any]]
 
@@ -115,9 +115,10 @@ def _project(translation: Translation, tree: Tree) -> Relation:
 
 
 def _filter(translation: Translation, tree: Tree) -> Relation:
-    below = translation.relation(tree.one)
-    ids = below.ids
     tests = list(conjuncts(tree.tree("condition")))
+    most = most_of_partitions(tree.one, tests) if tree.one.kind == "Window" else None
+    below = translation.relation(tree.one) if most is None else _window(translation, tree.one, most)
+    ids = below.ids
     below, known = translation.with_subqueries(below, tests)
     scope = Expressions(below.row, below.ids, known)
     times = [test for test in tests if is_temporal(test)]
@@ -139,7 +140,8 @@ def _aggregate(translation: Translation, tree: Tree) -> Relation:
         raise refuse(
             "a scalar subquery beside aggregates: put the aggregate into a subquery, FROM (SELECT …)", "select"
         )
-    return aggregate(in_sessions(below, tree), tree)
+    below, session = in_sessions(below, tree)
+    return aggregate(below, tree, session)
 
 
 def _same(translation: Translation, tree: Tree) -> Relation:
@@ -349,8 +351,8 @@ def ordered(found: Relation, order: Sequence[Tree]) -> tuple[Relation, list[Orde
     return found, [Order(Column(name), way) for name, way in by.items()]
 
 
-def _window(translation: Translation, tree: Tree) -> Relation:
-    return window(translation.relation(tree.one), tree, ordered)
+def _window(translation: Translation, tree: Tree, most: int | None = None) -> Relation:
+    return window(translation.relation(tree.one), tree, ordered, most)
 
 
 def _loop(translation: Translation, tree: Tree) -> Relation:

@@ -26,13 +26,47 @@ Ordered = Callable[[Relation, Sequence[Tree]], tuple[Relation, list[Order]]]
 _RANKS = {"Rank": Collection.rank, "DenseRank": Collection.dense_rank, "RowNumber": Collection.row_number}
 
 
-def window(below: Relation, tree: Tree, ordered: Ordered) -> Relation:
-    """The relation with a column for each of the window expressions."""
+_AT_MOST = {"LessThanOrEqual": 0, "LessThan": -1, "EqualTo": 0}
+_TURNED = {"GreaterThanOrEqual": 0, "GreaterThan": -1, "EqualTo": 0}
+
+
+def most_of_partitions(tree: Tree, tests: Sequence[Tree]) -> int | None:
+    """How many first rows of each partition a filter over this window keeps at most, since it compares row_number()
+    with a constant; None where it keeps more, or where the window has other functions, which need all rows."""
+    outputs = tree.trees("windowExpressions")
+    if any(one.one.kind != "WindowExpression" or one.one.children[0].kind != "RowNumber" for one in outputs):
+        return None
+    numbers = {one.id for one in outputs}
+    found: list[int] = []
+    for test in tests:
+        if len(test.children) != 2:
+            continue
+        for (one, other), kinds in ((test.children, _AT_MOST), (test.children[::-1], _TURNED)):
+            if (
+                test.kind in kinds
+                and one.kind == "AttributeReference"
+                and one.id in numbers
+                and other.kind == "Literal"
+            ):
+                found.append(int(other.fields["value"]) + kinds[test.kind])
+    return min(found) if found and 1 <= min(found) <= MOST_FIRST else None
+
+
+MOST_FIRST = 100_000
+"""The most first rows that are found before they are numbered."""
+
+
+def window(below: Relation, tree: Tree, ordered: Ordered, most: int | None = None) -> Relation:
+    """The relation with a column for each of the window expressions. most: how many first rows of each partition are
+    wanted, if not all (`most_of_partitions`): only those are numbered, so a change costs no other rows."""
     ids = dict(below.ids)
     found, by = ordered(below, tree.trees("orderSpec"))
     found, within = found.with_columns([("partition", found.of(one)) for one in tree.trees("partitionSpec")])
     within = list(dict.fromkeys(within))
     outputs = tree.trees("windowExpressions")
+    if most is not None:
+        found, needed = _needed(by, within, found)
+        found = replace(found, node=Collection(found.node).top_k(most, by=needed, within=within).node)
     functions = [one.one for one in outputs if one.one.kind == "WindowExpression"]
     if sum(_has_places(*one.children) for one in functions) > 1:
         # Copies of one row have one order for all functions of the window.
@@ -43,6 +77,9 @@ def window(below: Relation, tree: Tree, ordered: Ordered) -> Relation:
         places = by
     for one in outputs:
         name = fresh(usable(one.name), found.row.names)
+        if most == 1:
+            found, (ids[one.id],) = found.with_columns([(name, Literal(1, Int64()))])
+            continue
         if one.one.kind != "WindowExpression":  # Spark has computed it: a count of nulls is 0
             found, (ids[one.id],) = found.with_columns([(name, found.of(one.one))])
             continue

@@ -1,7 +1,7 @@
 """NEXMark's queries in plain Python: dicts and loops over the rows that are there, with no code of ours.
 
-Rows are tuples in the order of the tables (bench/nexmark/tables.sql), and instants nanoseconds. Each function returns the
-rows of its query, copies included.
+Rows are tuples in the order of the tables (bench/nexmark/tables.sql), and instants nanoseconds. Each function returns
+the rows of its query, copies included.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Site:
 
 
 def windows(time: int, size: int, slide: int) -> Iterator[tuple[int, int]]:
-    """The windows of so many seconds that an instant lies in."""
+    """The windows, of `size` seconds every `slide` seconds, that an instant lies in."""
     begin = time // (slide * SECOND) * slide * SECOND
     while begin + size * SECOND > time:
         yield begin, begin + size * SECOND

@@ -70,6 +70,19 @@ DATES = {
     "split_part(s, 'x', -3) AS d, split_part(s, '', 1) AS e, split_part(s, '', 2) AS f, split_part(s, 'bx', 2) AS g, "
     "split_part(s, ' ', 3) AS h, split_part('1.2.3', '.', 2) AS i, split_part('a|\\\\b', '\\\\', 2) AS j FROM t",
 }
+FIRSTS = {
+    name: "SELECT * FROM (SELECT k, s, f, row_number() OVER (PARTITION BY s ORDER BY f DESC, k) AS n FROM t) "
+    f"WHERE {test}"
+    for name, test in (
+        ("two", "n <= 2"), ("below", "n < 3 AND k IS NOT NULL"), ("turned", "2 >= n AND n > 1"), ("second", "n = 2"),
+        ("one", "n = 1"), ("none", "n < 1"), ("either", "n <= 1 OR k = 2"), ("of_all", "n <= 5 AND n <= 1"),
+    )
+} | {
+    "best_numbers": "SELECT * FROM (SELECT w, row_number() OVER (ORDER BY w DESC) AS n, "
+    "row_number() OVER (ORDER BY w DESC) AS m FROM u) WHERE n <= 2 AND m <= 1",
+    "with_sum": "SELECT * FROM (SELECT w, row_number() OVER (ORDER BY w) AS n, sum(w) OVER (ORDER BY w) AS x FROM u) "
+    "WHERE n <= 2",
+}  # fmt: skip
 NEAR = "PARTITION BY k ORDER BY w"
 FRAMES = {
     "extremes": f"SELECT k, w, min(w) OVER ({NEAR} ROWS 1 PRECEDING) AS a, max(w) OVER (ORDER BY w ROWS BETWEEN 1 "
@@ -154,8 +167,8 @@ SEVERAL = {
 
 @pytest.mark.parametrize(
     "queries",
-    [WINDOWS, FRAMES, EXPRESSIONS, DATES, SPREADS, SINGLE, READS],
-    ids=["over", "frames", "values", "dates", "spread", "single", "reads"],
+    [WINDOWS, FIRSTS, FRAMES, EXPRESSIONS, DATES, SPREADS, SINGLE, READS],
+    ids=["over", "firsts", "frames", "values", "dates", "spread", "single", "reads"],
 )
 def test_queries_have_sparks_rows(oracle: Oracle, queries: dict[str, str]) -> None:
     changes = CHANGES
@@ -164,6 +177,13 @@ def test_queries_have_sparks_rows(oracle: Oracle, queries: dict[str, str]) -> No
     ):  # sums of the largest integers leave their type, in Spark, too
         changes = {**CHANGES, "t": [one for one in CHANGES["t"] if abs(one[0][0] or 0) < 2**40]}
     check(oracle, TABLES, queries, changes, (0, 1, 3, 5), epochs=(2, 4))
+
+
+@pytest.mark.parametrize("pattern", ["EEE", "yyy", "MMM d", "a", "yyyy[MM]", "SSSSSSSSSS"])
+def test_patterns_of_dates_that_need_a_language_are_refused(oracle: Oracle, pattern: str) -> None:
+    query = f"SELECT date_format(timestamp_millis(w), '{pattern}') AS x FROM u"
+    with pytest.raises(ProgramError, match=r":38: date_format\(\) takes"):
+        oracle.build(f"{TABLES}CREATE MATERIALIZED VIEW v AS {query};")
 
 
 def test_regular_expressions_are_javas(oracle: Oracle) -> None:
