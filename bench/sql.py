@@ -183,7 +183,7 @@ def main() -> None:
                 found = {f"by_{size}_s": round(running.load_by(size), 2) for size in loads}
             else:
                 found["load_ms"] = round(running.load(), 1)
-                found["state_mb"] = round(running.state_mb(), 1)
+                found["state_mb"] = round(running.state_mb(), 3)
                 found |= {f"{size}_us": round(running.batches(size) / 1e3, 2) for size in sizes}
                 again = recomputed(lambda text: connection.execute(text).fetchall(), texts, time.process_time, ROUNDS)
                 found["duckdb_ms"] = round(again, 2)

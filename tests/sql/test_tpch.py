@@ -39,14 +39,23 @@ def history(rows: list[tuple[Any, ...]], choose: random.Random) -> list[Change]:
     return found
 
 
+ALL = range(50, LAST + 1, 50)
+LONG = [pytest.mark.nightly, pytest.mark.timeout(14_400)]
+
+
 @pytest.mark.parametrize(
-    ("scale", "times"),
+    ("scale", "times", "epochs", "workers"),
     [
-        (0.01, (50, 300, 500, 640, LAST)),
-        pytest.param(0.1, range(50, LAST + 1, 50), marks=[pytest.mark.nightly, pytest.mark.timeout(14_400)]),
+        (0.01, (50, 300, 500, 640, LAST), (100, 101, 500, 650, 900), 1),
+        pytest.param(0.01, ALL, sorted(random.Random(1).sample(range(LAST), 100)), 2, marks=LONG),
+        pytest.param(0.1, ALL, (100, 101, 500, 650, 900), 1, marks=LONG),
+        pytest.param(0.1, ALL, (), 2, marks=LONG),
     ],
 )
-def test_all_queries_are_what_duckdb_makes_of_the_tables(oracle: Oracle, scale: float, times: Sequence[int]) -> None:
+def test_all_queries_are_what_duckdb_makes_of_the_tables(
+    oracle: Oracle, scale: float, times: Sequence[int], epochs: Sequence[int], workers: int
+) -> None:
+    """epochs: the times at which epochs end; with none there is one."""
     choose = random.Random(22)
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as sql:
         queries = fill(sql, scale)
@@ -54,7 +63,7 @@ def test_all_queries_are_what_duckdb_makes_of_the_tables(oracle: Oracle, scale: 
         types = {name: sql.execute(f"FROM {name} LIMIT 0").to_arrow_table().schema for name in NAMES}
         views = "".join(view(sql, number, unlimited(number, query)) for number, query in queries.items())
         app = oracle.build(TABLES + views)
-        with testing.run(app, epochs=(100, 101, 500, 650, 900), workers=1) as run:
+        with testing.run(app, epochs=epochs, workers=workers) as run:
             for name, updates in changes.items():
                 run.update(name, updates)
             run.finish()
