@@ -49,6 +49,11 @@ class Ordered:
         return len(self.words)
 
     @cached_property
+    def most(self) -> int:
+        """The most copies of a row, 0 if there are no rows."""
+        return int(self.counts.max()) if len(self) else 0
+
+    @cached_property
     def group_of(self) -> Ints:
         """int64[n]: the group of each row."""
         return self.groups.group_of
@@ -109,7 +114,7 @@ class Ordered:
 
     def spread(self, pieces: Ints) -> Ints:
         """Repeats the index of each row pieces[i] times: int64[n] -> int64[sum of pieces]. Raises TooManyCopies."""
-        if len(self) and int(pieces.max()) > MOST_COPIES // len(self):
+        if len(self) and (self.most if pieces is self.counts else int(pieces.max())) > MOST_COPIES // len(self):
             for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
                 copies = sum(pieces[start:stop].tolist())
                 if copies > MOST_COPIES:
@@ -128,13 +133,10 @@ class Ordered:
 
     def _check_copies(self) -> None:
         """Checks that a group has few enough copies for positions in int64."""
-        ahead = self.groups.ahead
-        # Negative numbers are large ones without a sign.
-        if ahead is not None and len(self) and int(ahead[:, COPIES].view(np.uint64).max()) >= 2**62:
-            raise self.failed(0)
-        if len(self) and int(self.counts.max()) > 2**62 // len(self):
+        if self.most > 2**62 // max(len(self), 1):
+            ahead = 0 if self.groups.ahead is None else int(self.groups.ahead[:, COPIES].max())
             for start, stop in {*zip(self.starts.tolist(), self.stops.tolist())}:
-                if sum(self.counts[start:stop].tolist()) >= 2**63:
+                if ahead + sum(self.counts[start:stop].tolist()) >= 2**63:
                     raise self.failed(start)
 
 

@@ -30,7 +30,10 @@ from vernier.storage.kernels.prefix_sums import COPIES, HIGH, LOW, SUMS, VALUES,
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 
+FAR = 120
+"""The status if more copies come before a stretch than can be counted on from."""
 _LEAST = np.int64(-(2**63))
+_MOST = np.int64(2**62)
 
 
 @inlined
@@ -149,6 +152,8 @@ def read_stretches(table, sums, rows, k, v, fold, whole, down, column, words, fl
                 if down:
                     begin, end = end, word(high, batch)
                 add_between(table, batch, word(sums, batch), begin, end, column, words, flag, ahead, stretches)
+            if not 0 <= cell(ahead, stretches, COPIES) < _MOST:
+                return keys[:0], spans[:0], entries[:0], ahead[:0], FAR
             batch, val = _next(table, low, here, high, v, down)
             while True:
                 some = base <= row < stop

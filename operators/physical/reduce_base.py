@@ -17,7 +17,7 @@ import numpy as np
 from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels.ends import read_ends
 from vernier.operators.kernels.rounds import split_visits, visited_keys
-from vernier.operators.kernels.stretches import read_stretches
+from vernier.operators.kernels.stretches import FAR, read_stretches
 from vernier.operators.kernels.surroundings import read_surroundings
 from vernier.operators.planning.reduction_ops import Ends, ReductionOp, Stretches, Surroundings
 from vernier.operators.runtime.chunking import KEYS, parts, pieces
@@ -136,6 +136,8 @@ class Reduction(Operator):
                 keys, spans, entries, self.ahead, status = read_stretches(
                     given[0], sums, *given[1:], reads.whole, reads.down, reads.column, reads.words, reads.flag
                 )
+            if status == FAR:
+                return False
             if status != 0:
                 raise DiffOverflow(operation=f"addition in {trace.name}")
             outputs = Selection.nothing(len(keys), self.val_width + 2)
