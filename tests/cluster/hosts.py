@@ -157,9 +157,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, executors: dict[str, int], services: list[str], patience: float) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, executors: dict[str, int], services: list[str], patience: float, *, spark: bool = True
+) -> Iterator[Cluster]:
     """A cluster with a bucket and a topic. executors: the hosts of Spark's workers with their cores; services: further
-    hosts. This thread is on the host `client` as long as it runs."""
+    hosts; spark: whether Spark's processes are started. This thread is on the host `client` as long as it runs."""
     names = ["client", "store", "broker", "master", *executors, *services]
     with network(folder, names) as hosts, contextlib.ExitStack() as stack:
         s3 = {**KEYS, "AWS_ENDPOINT_URL": f"http://{hosts['store'].address}:{S3_PORT}"}
@@ -173,9 +175,10 @@ def cluster(folder: Path, executors: dict[str, int], services: list[str], patien
         stack.enter_context(hosts["client"].inside())
         machines["store"].python("-m", "moto.server", "-H", hosts["store"].address, "-p", str(S3_PORT))
         machines["broker"].python("-c", _BROKER, hosts["broker"].address, str(BROKER_PORT))
-        made.spark_master()
-        for name, cores in executors.items():
-            made.spark_worker(name, cores)
+        if spark:
+            made.spark_master()
+            for name, cores in executors.items():
+                made.spark_worker(name, cores)
         wait_for("the S3 server", lambda: _answers(s3["AWS_ENDPOINT_URL"]), patience)
         client = boto3.client("s3", endpoint_url=s3["AWS_ENDPOINT_URL"], **_boto(s3))
         client.create_bucket(Bucket=BUCKET)
