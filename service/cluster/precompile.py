@@ -19,7 +19,7 @@ from vernier.storage.kernels import listing
 from vernier.storage.kernels.listing import Listed
 
 COLLECTED = 8
-"""After so many kernels a compiling process frees what is garbage."""
+"""A compiling process frees garbage each time that it has compiled this number of kernels."""
 
 
 def warm(report: Callable[[str], None] = lambda text: None) -> None:
