@@ -28,7 +28,7 @@ TOYS: dict[str, list[str]] = {
     "flows": ["--events", "400", "--batch", "50", "--delays", "20ms"],
     "seeds": ["--only", "people", "--scale", "0.002"],
     "sql": ["--scale", "0.001", "--queries", "6", "--sizes", "1,10", "--no-spark"],
-    "nexmark": ["--events", "400", "--files", "2", "--queries", "2,9"],
+    "nexmark": ["--events", "400", "--files", "2", "--queries", "2"],
     "recursion": ["--nodes", "30", "--edges", "60", "--batches", "10", "--updates", "30", "--programs", "material"],
     "commit": ["--epochs", "6", "--batches", "3", "--updates", "20"],
     "exchange": ["--rounds", "20", "--runs", "1"],
