@@ -150,7 +150,7 @@ def _all_pairs(left: Relation, right: Relation) -> tuple[Relation, Relation, tup
     zero = Literal(0, Int64())
 
     def with_key(relation: Relation, name: str) -> Relation:
-        kept = [(own, Column(own)) for own in relation.row.names if own != EVERYTHING]
+        kept = [(own, Column(own)) for own in relation.row.names if not own.startswith(EVERYTHING)]
         return replace(relation, node=ProjectNode(relation.node, ((name, zero), *kept)))
 
     return with_key(left, one), with_key(right, two), (one,), (two,)

@@ -112,6 +112,7 @@ FRAMES = {
     "row_number() OVER (PARTITION BY k ORDER BY f) AS c FROM t WHERE k = 2",
 }
 READS = {
+    "crossed_twice": "SELECT count(*) AS n FROM u a CROSS JOIN u b CROSS JOIN u c",
     "exploded_after_pruning": "SELECT x FROM (SELECT q.w AS a, y.x AS x FROM u q LATERAL VIEW OUTER explode(array(1, "
     "q.k)) y AS x WHERE q.w > 5 OR q.k < q.w)",
     "pivot_of_a_constant": "SELECT n0_n, n1_s FROM (SELECT k, 2 AS p, w FROM u) PIVOT (sum(w) AS s, count(*) AS n "
