@@ -17,6 +17,7 @@ Source: "Differential dataflow roadmap", constraint 2 (readers that lag hold an 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -59,6 +60,7 @@ class Fill:
         self._worker: Worker | None = None
         self._waiting: list[tuple[str, Given, Batch]] = []
         self._key = 0
+        self._name, self._rest = "", np.empty((0, 2), np.int64)
         self._history: dict[str, list[Ints]] = {}
         self._holds: dict[str, tuple[Hold, Hold]] = {}
         self._readers: dict[str, Holds] = {}
@@ -114,7 +116,7 @@ class Fill:
         inputs = self._take(rows)
         self._run(self._next, self._next + 1, inputs)
         self._next += 1
-        if all(said == b"" for said in self._exchange.allgather(b"more" if self._waiting else b"")):
+        if all(said == b"" for said in self._exchange.allgather(b"more" if self._waiting or len(self._rest) else b"")):
             self._run(self._next, self._begun, self._history)
             self._history, self._loaded = {}, True
 
@@ -139,29 +141,38 @@ class Fill:
         return min(given.since, self._begun - 1)
 
     def _take(self, rows: int | None) -> dict[str, list[Ints]]:
-        """The next rows, up to `rows` keys, by source. What has history is put aside for later."""
+        """The next rows, up to `rows` of them, by source. What has history is put aside for later."""
         inputs: dict[str, list[Ints]] = {}
         left = self.rows if rows is None else rows
-        while self._waiting and left > 0:
-            name, given, batch = self._waiting[0]
-            keys = len(batch.hashes)
-            first, stop = self._key, min(keys, self._key + left)
-            data = given.updates(batch.keyed((first, stop)), self.state.heap)
-            left -= stop - first
-            self.taken += len(data)
-            late = data[:, -2] > given.since  # compaction moves times up to `since`, never beyond
-            if late.any():
-                self._history.setdefault(name, []).append(data[late])
-                data = data[~late]
-            inputs.setdefault(name, []).append(data)
-            self._key = stop
-            if stop == keys:
-                self._waiting.pop(0)
-                self._key = 0
-        for parts in inputs.values():
-            for data in parts:
-                data[:, -2] = self._next
+        while left > 0 and (len(self._rest) or self._waiting):
+            if not len(self._rest):
+                left -= self._read(left)
+            now, self._rest = self._rest[:left], self._rest[left:]
+            now[:, -2] = self._next
+            inputs.setdefault(self._name, []).append(now)
+            self.taken += len(now)
+            left -= len(now)
         return inputs
+
+    def _read(self, rows: int) -> int:
+        """Read the next keys with about `rows` rows, at least one key; returns how many rows have history."""
+        self._name, given, batch = self._waiting[0]
+        keys = len(batch.hashes)
+        before = batch.updates_before
+        first = self._key
+        stop = bisect_right(range(keys + 1), before(first) + rows, lo=first + 2, key=before) - 1 if keys else 0
+        data = given.updates(batch.keyed((first, stop)), self.state.heap)
+        late = data[:, -2] > given.since  # compaction moves times up to `since`, never beyond
+        if late.any():
+            self._history.setdefault(self._name, []).append(data[late])
+            data = data[~late]
+        self._rest, self._key = data, stop
+        if stop == keys:
+            self._waiting.pop(0)
+            self._key = 0
+        held = int(np.count_nonzero(late))
+        self.taken += held
+        return held
 
     def _catch_up(self, state: WorkerState) -> None:
         """Take what the held traces have received since the fill's frontier, and hold the rest."""

@@ -21,9 +21,9 @@ from vernier.operators.runtime.budget import Budget
 from vernier.operators.runtime.exchange import Exchange
 from vernier.service.cluster.messages import Filled, Target
 
-FIRST, LEAST, MOST = 20_000, 1_000, 1 << 22
+FIRST, LEAST, MOST = 5_000, 1_000, 1 << 22
 """How many rows the first piece of a fill has, and how few and how many a later one may have."""
-SECONDS = 0.25
+SECONDS = 0.1
 """A piece may take this long, or as long as the epoch's own work if that is longer."""
 
 

@@ -302,6 +302,11 @@ class Batch:
         rows: Ints = tries.flatten(self.address, self.key_width, self.val_width, self.depth, first, stop)
         return rows
 
+    def updates_before(self, key: int) -> int:
+        """How many updates the keys before position `key` have. O(1)."""
+        val = int(self.key_offsets[key]) if len(self.key_offsets) else key
+        return int(self.val_offsets[val]) if len(self.val_offsets) else val
+
     def keyed_pieces(self, keys: int) -> Iterator[Ints]:
         """Keyed rows in order, in pieces of `keys` keys."""
         for first in range(0, len(self.hashes), keys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -212,6 +213,29 @@ def test_answers_go_on(case: str, workers: int) -> None:
 def test_the_old_program_goes_on_while_the_new_one_is_filled(case: str, workers: int) -> None:
     for seed in range(4):
         check(*PAIRS[case](), seed, workers, pieces=(1, 5, 7, 100)[seed])
+
+
+def test_a_step_of_a_fill_takes_rows_whatever_the_keys_have() -> None:
+    """An epoch waits for the step beside it, so a key with many rows must not be one step."""
+    before, edges, _ = sources("first", retain=1)
+    before.view("edges", edges, key=["src"])
+    after, edges, _ = sources("first", retain=1)
+    after.view("edges", edges, key=["src"])
+    after.view("counts", edges.group_by("dst").agg(n=vn.count()), key=["dst"])
+    rows = [[number % 3 // 2, number] for number in range(900)]  # a key of 600 rows, and one of 300
+    with LocalEngine(compile_app(before)) as engine:
+        engine.run_epoch(0, 10, {"edges": Updates.of(rows, 5, 1)})
+        engine.run_epoch(10, 20, {"edges": Updates.of([[0, 7]], 15, 1)})
+        engine.prepare(compile_app(after))
+        (change,) = engine._changes
+        taken = [0]
+        while not engine.fill(100):
+            assert change.fill is not None
+            taken.append(change.fill.taken)
+        assert max(upper - lower for lower, upper in pairwise(taken)) == 100
+        engine.switch()
+        found = engine.run_epoch(20, 21, {"edges": Updates.of([[0, 8]], 20, 1)})["counts"]
+        assert sorted(zip(found.rows.tolist(), found.diff.tolist())) == [([8, 1], -1), ([8, 2], 1)]
 
 
 def held(app: vn.App, upper: int = 1_000, *, keep_sources: bool = True) -> Held:
