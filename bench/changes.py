@@ -280,6 +280,7 @@ def main() -> None:
         uses, service = Uses(broker.bootstrap, args.accounts), Service(folder, broker, args.workers)
         registry, reader = Registry(service.state.blob), Reader(folder / "state")
         gaps, seconds, back, compared = list[float](), list[float](), dict[int, float](), 0
+        failures = 0
         said(f"{args.rows} rows written; the service starts")
         service.driver.start()
         service.start()
@@ -326,6 +327,9 @@ def main() -> None:
                 took = time.monotonic() - shown
                 about = f"longest gap {gap:.2f} s from {at:.2f} s on, compared in {took:.2f} s"
                 said(f"change {number}: {seconds[-1]:.2f} s, {about}")
+                for line in (failed := service.driver.failures())[failures:]:
+                    said(line)
+                failures = len(failed)
         finally:
             uses.close()
             service.close()
@@ -337,6 +341,7 @@ def main() -> None:
             "rows": args.rows, "changes": len(seconds), "answers_compared": compared, "uses_sent": len(uses.rows),
             "epoch_s": round(epoch, 3), "longest_gap_s": round(longest, 3), "gap_epochs": round(longest / epoch, 2),
             "median_change_s": round(float(np.median(seconds)), 2), "longest_change_s": round(max(seconds), 2),
+            "attempts_failed": failures,
             "way_back_s": round(back.get(args.kill_at, 0), 2),
             "worker_back_s": round(back.get(args.kill_worker_at, 0), 2), "load": round(os.getloadavg()[0], 1),
         }

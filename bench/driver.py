@@ -47,6 +47,11 @@ class Driver:
         """The end of its log."""
         return (self.folder / "log").read_text("utf-8")[-2000:]
 
+    def failures(self) -> list[str]:
+        """The attempts at epochs that have failed, as its log has them."""
+        lines = (self.folder / "log").read_text("utf-8", "replace").splitlines()
+        return [line for line in lines if " failed: " in line or " has not finished: " in line]
+
     def family(self) -> list[psutil.Process]:
         """The processes that it has started."""
         try:
