@@ -136,7 +136,7 @@ class Feeder(threading.Thread):
 
 
 def still_running(processes: list[psutil.Process], patience: float) -> list[psutil.Process]:
-    """Those that have not ended after so many seconds.
+    """Those that have not ended after `patience` seconds.
 
     One whose parent was killed has ended as soon as it is a zombie: only `init` can remove it, in its own time.
     """
