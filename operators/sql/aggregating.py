@@ -7,7 +7,7 @@ that is joined with the others by the keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -17,7 +17,8 @@ from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.logical import AggregateNode, JoinNode, ProjectNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Float64, Int64
-from vernier.operators.sql.expressions import Expressions, nullable, unknown
+from vernier.operators.sql.expressions import nullable, unknown
+from vernier.operators.sql.joining import steady_marks
 from vernier.operators.sql.literals import literal
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import EVERYTHING, Relation, fresh, one_row, picked
@@ -46,15 +47,28 @@ class _Call:
     tree: Tree
 
 
+def before_groups(tree: Tree) -> list[Tree]:
+    """The expressions of a plan's Aggregate that are computed for each row: keys, and arguments of aggregates."""
+    calls = (one for output in tree.trees("aggregateExpressions") for one in output.walk())
+    return [*tree.trees("groupingExpressions"), *(one for one in calls if one.kind == "AggregateExpression")]
+
+
 def aggregate(below: Relation, tree: Tree, session: Session | None = None) -> Relation:
-    """The aggregation that a plan's Aggregate describes. session: of which the groups are sessions."""
+    """The groups that a plan's Aggregate describes, which know their keys and aggregates; its output is computed of
+    these. session: of which the groups are sessions."""
     groups, outputs = tree.trees("groupingExpressions"), tree.trees("aggregateExpressions")
     keys = [below.of(one) for one in groups]
     calls = _calls(below, outputs)
+    # Catalyst has first() around EXISTS and IN beside aggregates, which have one value in each group.
+    firsts = [one for one in calls if one.kind == "First" and one.tree.children[0].kind == "AttributeReference"]
+    if firsts:
+        steady = steady_marks(tree.one, {one.id for one in groups if one.kind == "AttributeReference"})
+        single = {one.form for one in firsts if one.tree.children[0].id in steady}
+        calls = [replace(one, kind="AnyValue") if one.form in single else one for one in calls]
     if session is not None:
         calls.append(_Call(_LAST, "", "Max", (Column(session.time),), None, False, tree))
     if not calls and groups:
-        return _distinct(below, groups, keys, outputs)
+        return _distinct(below, groups, keys)
     taken: set[str] = set()
     names: list[str] = []
     columns: list[tuple[str, Expr]] = []
@@ -74,20 +88,22 @@ def aggregate(below: Relation, tree: Tree, session: Session | None = None) -> Re
         grouped = ProjectNode(grouped, tuple((one, whole if one == session.start else Column(one)) for one in shown))
     ids = {one.id: name for one, name in zip(groups, names, strict=True) if one.kind == "AttributeReference"}
     known = {one.form: name for one, name in zip(groups, names, strict=True)} | results
-    scope = Expressions(grouped.schema, ids, known)
-    return Relation(grouped, ids).project([(one.id, one.name, scope.of(one)) for one in outputs])
+    return Relation(grouped, _numbered(known) | ids, known)
 
 
-def _distinct(below: Relation, groups: Sequence[Tree], keys: Sequence[Expr], outputs: Sequence[Tree]) -> Relation:
+def _numbered(known: Mapping[str, str]) -> dict[int, str]:
+    """Numbers that no attribute has for the columns of expressions, so that a join keeps them."""
+    return {-at: name for at, name in enumerate(known.values(), 1)}
+
+
+def _distinct(below: Relation, groups: Sequence[Tree], keys: Sequence[Expr]) -> Relation:
     """SELECT DISTINCT: each combination of the keys that is there, once."""
     made = below.project(
-        [(-at, one.fields.get("name") or "key", key) for at, (one, key) in enumerate(zip(groups, keys))]
+        [(-at, one.fields.get("name") or "key", key) for at, (one, key) in enumerate(zip(groups, keys), 1)]
     )
-    node = once(made.node)
-    known = {one.form: made.ids[-at] for at, one in enumerate(groups)}
-    ids = {one.id: made.ids[-at] for at, one in enumerate(groups) if one.kind == "AttributeReference"}
-    scope = Expressions(node.schema, ids, known)
-    return Relation(node, ids).project([(one.id, one.name, scope.of(one)) for one in outputs])
+    known = {one.form: made.ids[-at] for at, one in enumerate(groups, 1)}
+    ids = {one.id: made.ids[-at] for at, one in enumerate(groups, 1) if one.kind == "AttributeReference"}
+    return Relation(once(made.node), {**made.ids, **ids}, known)
 
 
 def _calls(below: Relation, outputs: Sequence[Tree]) -> list[_Call]:

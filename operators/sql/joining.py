@@ -8,8 +8,9 @@ the equality, less the rows for which a null decides.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vernier.operators.errors import WrongType
 from vernier.operators.language.collection.matching import Sides
@@ -223,6 +224,31 @@ def _existence(left: Relation, right: Relation, condition: Tree | None, exists: 
         kept = [(own, Column(own)) for own in found.row.names]
         parts.append(ProjectNode(found.node, (*kept, (label, Literal(value, Bool())))))
     return Relation(UnionNode(tuple(parts)), {**left.ids, mark.id: label})
+
+
+def steady_marks(tree: Tree, keys: AbstractSet[int]) -> set[int]:
+    """The columns that existence joins below a node add, by their numbers, that are equal where the keys are."""
+    found: set[int] = set()
+    for node in tree.walk():
+        if node.kind == "Join" and str(node.fields["joinType"].get("product-class", "")).endswith("ExistenceJoin"):
+            condition = node.tree("condition") if node.fields.get("condition") else None
+            parts = [] if condition is None else [one for one in condition.walk() if one.kind == "AttributeReference"]
+            inner = {one for below in node.children[1].walk() for one in _numbers(below.fields)}
+            if {one.id for one in parts} - inner <= keys:
+                found.add(tree_of(node.fields["joinType"]["exists"]).id)
+    return found
+
+
+def _numbers(part: Any) -> Iterator[int]:
+    """The numbers of all columns in a part of a plan's JSON."""
+    if isinstance(part, list):
+        for one in part:
+            yield from _numbers(one)
+    elif isinstance(part, dict):
+        if isinstance(part.get("exprId"), dict):
+            yield int(part["exprId"]["id"])
+        for one in part.values():
+            yield from _numbers(one)
 
 
 def _null_aware(left: Relation, right: Relation, condition: Tree) -> Relation | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vernier.operators.language.expr.expression import Column, Expr, Literal
 from vernier.operators.language.plan.constants import ConstantNode
@@ -26,10 +26,12 @@ EVERYTHING = "every row"
 
 @dataclass(frozen=True)
 class Relation:
-    """A collection. ids: the column of each attribute, by the attribute's number, in the order of the output."""
+    """A collection. ids: the column of each attribute, by the attribute's number, in the order of the output.
+    known: the columns that hold the values of expressions already, by their forms."""
 
     node: Node
     ids: Mapping[int, str]
+    known: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def row(self) -> RowType:
@@ -39,7 +41,7 @@ class Relation:
     @property
     def scope(self) -> Expressions:
         """The translator of expressions over this relation."""
-        return Expressions(self.row, self.ids)
+        return Expressions(self.row, self.ids, self.known)
 
     def of(self, tree: Tree) -> Expr:
         """An expression over this relation."""

@@ -44,6 +44,8 @@ def in_sessions(below: Relation, tree: Tree) -> tuple[Relation, Session | None]:
     if not keys:
         return below, None
     (key,) = keys
+    if _none(tree.one, key.id):
+        return below, None
     gap = _gap(tree.one, key.id)
     struct = below.ids[key.id]
     others = [below.of(one) for one in groups if one is not key]
@@ -56,6 +58,12 @@ def in_sessions(below: Relation, tree: Tree) -> tuple[Relation, Session | None]:
     rows = grouped_by(below.node, tuple(dict.fromkeys(within)), Sessions(time, gap, ends=False))
     shown = tuple((name, Column("window_start") if name == struct else Column(name)) for name in below.row.names)
     return replace(below, node=ProjectNode(rows, shown)), Session(struct, time, gap)
+
+
+def _none(tree: Tree, number: int) -> bool:
+    """Whether Catalyst found that there are no rows, where it has a constant in place of what made the structs."""
+    leaves = (node for node in tree.walk() if node.kind == "LocalRelation" and not node.fields["rows"])
+    return any(one.id == number for leaf in leaves for one in leaf.trees("output"))
 
 
 def _gap(tree: Tree, number: int) -> int:

@@ -7,7 +7,8 @@ takes the first rows in the order of all columns, so that answers never depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vernier.operators.language.collection.collection import Collection
@@ -22,8 +23,8 @@ from vernier.operators.language.plan.linear_nodes import ExpandNode
 from vernier.operators.language.plan.logical import ProjectNode, UnionNode
 from vernier.operators.language.types.scalars import Bool, Int64
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.sql.aggregating import aggregate
-from vernier.operators.sql.expressions import Expressions, converted, unknown
+from vernier.operators.sql.aggregating import aggregate, before_groups
+from vernier.operators.sql.expressions import converted, unknown
 from vernier.operators.sql.joining import conjuncts, crossed, join
 from vernier.operators.sql.literals import kind_of, python_value
 from vernier.operators.sql.recursion import loop, reference
@@ -67,27 +68,22 @@ class Translation:
             raise unknown(tree)
         return build(self, tree)
 
-    def with_subqueries(self, below: Relation, trees: Sequence[Tree]) -> tuple[Relation, dict[str, str]]:
-        """The relation with a column for each scalar subquery in these expressions, and the columns by form."""
-        known: dict[str, str] = {}
+    def with_subqueries(self, below: Relation, trees: Iterable[Tree]) -> Relation:
+        """The relation with a column for each scalar subquery in these expressions, which it knows then."""
         for tree in trees:
-            for one in tree.walk():
-                if one.kind == "ScalarSubquery" and one.form not in known:
+            for one in tree.unknown(below.known):
+                if one.kind == "ScalarSubquery" and one.form not in below.known:
                     self.relied |= need_single(one.tree("plan"))
                     value = self.relation(one.tree("plan"))
                     (number,) = value.ids
                     value = value.apart(below)
                     single = always_one(one.tree("plan"))
+                    known = {**below.known, one.form: value.ids[number]}
                     below = crossed(below, value, "inner" if single else "left")
-                    known[one.form] = value.ids[number]
-                    below = Relation(
-                        below.node,
-                        {k: v for k, v in below.ids.items() if k != number or v != known[one.form]}
-                        | {number: known[one.form]},
-                    )
+                    below = replace(below, known=known)
                 elif one.kind in ("Exists", "InSubquery", "ListQuery", "LateralSubquery"):
                     raise refuse("this subquery cannot be turned into a join; write the join", "exists", "in", "select")
-        return below, known
+        return below
 
 
 def shown(found: Relation, output: Outputs, names: Sequence[str] = ()) -> Any:
@@ -109,9 +105,8 @@ def _leaf(translation: Translation, tree: Tree) -> Relation:
 
 def _project(translation: Translation, tree: Tree) -> Relation:
     outputs = tree.trees("projectList")
-    below, known = translation.with_subqueries(translation.relation(tree.one), outputs)
-    scope = Expressions(below.row, below.ids, known)
-    return below.project([(one.id, one.name, scope.of(one)) for one in outputs])
+    below = translation.with_subqueries(translation.relation(tree.one), outputs)
+    return below.project([(one.id, one.name, below.of(one)) for one in outputs])
 
 
 def _filter(translation: Translation, tree: Tree) -> Relation:
@@ -119,12 +114,11 @@ def _filter(translation: Translation, tree: Tree) -> Relation:
     most = most_of_partitions(tree.one, tests) if tree.one.kind == "Window" else None
     below = translation.relation(tree.one) if most is None else _window(translation, tree.one, most)
     ids = below.ids
-    below, known = translation.with_subqueries(below, tests)
-    scope = Expressions(below.row, below.ids, known)
+    below = translation.with_subqueries(below, tests)
     times = [test for test in tests if is_temporal(test)]
-    found = below.filter(*(scope.of(test) for test in tests if not is_temporal(test)))
+    found = below.filter(*(below.of(test) for test in tests if not is_temporal(test)))
     found = during(found, times)
-    return found if not known else found.project([(n, column, Column(column)) for n, column in ids.items()])
+    return found if not found.known else found.project([(n, column, Column(column)) for n, column in ids.items()])
 
 
 def _join(translation: Translation, tree: Tree) -> Relation:
@@ -133,15 +127,11 @@ def _join(translation: Translation, tree: Tree) -> Relation:
 
 
 def _aggregate(translation: Translation, tree: Tree) -> Relation:
-    below = translation.relation(tree.one)
-    trees = (*tree.trees("groupingExpressions"), *tree.trees("aggregateExpressions"))
-    inside = [one for tree_ in trees for one in tree_.walk() if one.kind == "ScalarSubquery"]
-    if inside:
-        raise refuse(
-            "a scalar subquery beside aggregates: put the aggregate into a subquery, FROM (SELECT …)", "select"
-        )
+    below = translation.with_subqueries(translation.relation(tree.one), before_groups(tree))
     below, session = in_sessions(below, tree)
-    return aggregate(below, tree, session)
+    outputs = tree.trees("aggregateExpressions")
+    grouped = translation.with_subqueries(aggregate(below, tree, session), outputs)
+    return grouped.project([(one.id, one.name, grouped.of(one)) for one in outputs])
 
 
 def _same(translation: Translation, tree: Tree) -> Relation:

@@ -7,7 +7,7 @@ field that is an expression, or a list of them, holds such lists in turn.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -62,6 +62,13 @@ class Tree:
         yield self
         for child in self.children:
             yield from child.walk()
+
+    def unknown(self, known: Container[str]) -> Iterator[Tree]:
+        """The nodes that walk() gives, without those that have known forms and without what is below these."""
+        if not known or self.form not in known:
+            yield self
+            for child in self.children:
+                yield from child.unknown(known)
 
 
 def tree_of(nodes: Sequence[dict[str, Any]]) -> Tree:

@@ -1,7 +1,8 @@
 """What Spark's JSON of a plan leaves out, added to it: rows of VALUES, lists and structs that are constants, values of
-PIVOT, what explode drops, sessions.
+PIVOT, what explode drops, sessions, projections of Expand.
 
-Each is read from the plan itself, and only where the JSON has a class that needs it.
+Each is read from the plan itself, and only where the JSON has a class that needs it. Where an optimizer rule copies a
+part of a plan, the copies have the same numbers and may differ later, so nodes are found by their place.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ SESSION = "spark.sessionWindow"
 
 def complete(plan: Any, nodes: list[dict[str, Any]], session: Any) -> None:
     """Add to the JSON of a plan: `rows` of LocalRelation, `elements` of literals that are lists or structs,
-    `pivotColumnValues` of PivotFirst as texts of literals, `unrequiredChildIndex` of Generate, and `sessions` of
-    Aggregate, the numbers of its keys that are sessions."""
+    `pivotColumnValues` of PivotFirst as texts of literals, `unrequiredChildIndex` of Generate, `projections` of Expand,
+    and `sessions` of Aggregate, the numbers of its keys that are sessions."""
+    _add_projections(plan, nodes)
     found = list(_objects(nodes))
     _add_elements(plan, found)
-    local = [one for one in found if one["class"].endswith(".LocalRelation")]
-    if local:
-        _add_rows(plan, local, session)
+    for one, node in _both(plan, found, "LocalRelation"):
+        one["rows"] = _rows(node, session)
     pivots = [one for one in found if one["class"].endswith(".PivotFirst")]
     if pivots:
         values: dict[str, list[Any]] = {}
@@ -34,15 +35,8 @@ def complete(plan: Any, nodes: list[dict[str, Any]], session: Any) -> None:
                     values[_pivot_column(one)] = []  # two constants after FOR; such a PIVOT is refused
         for one in pivots:
             one["pivotColumnValues"] = values.get(str(one["pivot"])) or None
-    if any(one["class"].endswith(".Generate") for one in found):
-        dropped = {
-            int(next(each(node.generatorOutput())).exprId().id()): [int(at) for at in each(node.unrequiredChildIndex())]
-            for node in _plans(plan)
-            if node.getClass().getSimpleName() == "Generate"
-        }
-        for one in found:
-            if one["class"].endswith(".Generate"):
-                one["unrequiredChildIndex"] = dropped[int(one["generatorOutput"][0][0]["exprId"]["id"])]
+    for one, node in _both(plan, found, "Generate"):
+        one["unrequiredChildIndex"] = [int(at) for at in each(node.unrequiredChildIndex())]
     if any(one.get("name") == "session_window" for one in found):
         marked = {
             int(key.exprId().id())
@@ -84,13 +78,28 @@ def _objects(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _plans(plan: Any) -> Iterator[Any]:
-    """All nodes of a plan, those of its subqueries included."""
+    """All nodes of a plan, those of its subqueries included, in the order in which the JSON has them."""
     yield plan
-    for child in each(plan.children()):
-        yield from _plans(child)
     for one in _below(each(plan.expressions())):
         if one.getClass().getSimpleName() == "ScalarSubquery":
             yield from _plans(one.plan())
+    for child in each(plan.children()):
+        yield from _plans(child)
+
+
+def _both(plan: Any, found: list[dict[str, Any]], kind: str) -> list[tuple[dict[str, Any], Any]]:
+    """The nodes of a class, each as the JSON has it and as the plan has it."""
+    objects = [one for one in found if one["class"].endswith(f".{kind}")]
+    nodes = (node for node in _plans(plan) if node.getClass().getSimpleName() == kind) if objects else ()
+    return list(zip(objects, nodes, strict=True))
+
+
+def _add_projections(plan: Any, nodes: list[dict[str, Any]]) -> None:
+    """The JSON has null for lists of lists that some rules of the optimizer make: of Scala's mutable collections."""
+    found = list(_objects(nodes))
+    if any(one["class"].endswith(".Expand") and one.get("projections") is None for one in found):
+        for one, node in _both(plan, found, "Expand"):
+            one["projections"] = [[json.loads(part.toJSON()) for part in each(row)] for row in each(node.projections())]
 
 
 def _expressions(plan: Any) -> Iterator[Any]:
@@ -152,18 +161,13 @@ def _elements(value: Any, type_: Any, kind: dict[str, Any]) -> list[Any] | None:
 _FIRST_DAY = datetime.date(1970, 1, 1)
 
 
-def _add_rows(plan: Any, local: list[dict[str, Any]], session: Any) -> None:
+def _rows(leaf: Any, session: Any) -> list[list[Any]]:
+    """The rows of VALUES."""
     from pyspark.sql import DataFrame
 
     dataset = getattr(session._jvm.org.apache.spark.sql.classic, "Dataset$").__getattr__("MODULE$")
-    leaves = {}
-    for one in _plans(plan):
-        if one.getClass().getSimpleName() == "LocalRelation":
-            leaves[tuple(int(column.exprId().id()) for column in each(one.output()))] = one
-    for node in local:
-        leaf = leaves[tuple(int(column[0]["exprId"]["id"]) for column in node["output"])]
-        rows = DataFrame(dataset.ofRows(session._jsparkSession, leaf), session).collect()
-        node["rows"] = [[_plain(value) for value in row] for row in rows]
+    rows = DataFrame(dataset.ofRows(session._jsparkSession, leaf), session).collect()
+    return [[_plain(value) for value in row] for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -115,6 +115,13 @@ READS = {
     "crossed_twice": "SELECT count(*) AS n FROM u a CROSS JOIN u b CROSS JOIN u c",
     "exploded_after_pruning": "SELECT x FROM (SELECT q.w AS a, y.x AS x FROM u q LATERAL VIEW OUTER explode(array(1, "
     "q.k)) y AS x WHERE q.w > 5 OR q.k < q.w)",
+    "sessions_of_nothing": "SELECT e FROM (SELECT session_window.end AS e, k FROM (SELECT timestamp_millis(w) AS ts, k "
+    "FROM u) GROUP BY session_window(ts, '5 seconds'), k) g JOIN t ON g.k = 0 WHERE g.k >= 4",
+    "rollup_of_a_union": "SELECT max(a.w) AS m, count(*) AS n FROM (SELECT k > 1 AS b, k FROM u UNION ALL SELECT "
+    "nullif(true, true) AS b, k FROM t) q FULL JOIN u a ON q.k <=> a.k WHERE a.w > 4 GROUP BY ROLLUP (q.b AND q.b)",
+    "explodes_copied": "SELECT min(1) AS m FROM (SELECT g FROM (SELECT y.x AS g, q.k AS v FROM t q LATERAL VIEW OUTER "
+    "explode(split(q.s, 'b')) y AS x WHERE q.f > 0 OR q.f <=> q.f) GROUP BY g, v) p JOIN LATERAL (SELECT sum(c.k) AS z "
+    "FROM t c WHERE c.s = p.g) ON true",
     "pivot_of_a_constant": "SELECT n0_n, n1_s FROM (SELECT k, 2 AS p, w FROM u) PIVOT (sum(w) AS s, count(*) AS n "
     "FOR p IN (1 AS n0, 2 AS n1))",
 }
@@ -154,6 +161,27 @@ SINGLE = {
     "FROM t",
     "several_in_filter": "SELECT k FROM t WHERE k < (SELECT max(w) FROM u) AND k > (SELECT min(w) FROM u)",
 }
+BESIDE = {
+    "after": "SELECT (SELECT max(w) FROM u) AS a, m AS b FROM (SELECT min(k) AS m, count(*) AS n FROM t)",
+    "after_groups": "SELECT n, (SELECT w FROM u ORDER BY w LIMIT 1) AS x, s FROM (SELECT s, count(*) AS n FROM t "
+    "GROUP BY s)",
+    "of_all_rows": "SELECT count(*) + (SELECT count(*) FROM u) AS n, (SELECT max(w) FROM u WHERE w > 6) AS m FROM t "
+    "WHERE k > 3",
+    "within": "SELECT s, count(*) FILTER (WHERE k < (SELECT max(w) FROM u)) AS n, max(k + (SELECT count(*) FROM u)) AS "
+    "m, count(*) + (SELECT count(*) FROM u) AS c, count(DISTINCT k % (SELECT max(w) FROM u)) AS d FROM t GROUP BY s",
+    "by": "SELECT k < (SELECT max(w) FROM u) AS small, count(*) AS n FROM t GROUP BY k < (SELECT max(w) FROM u)",
+    "distinct": "SELECT DISTINCT s, k > (SELECT min(w) FROM u) AS x FROM t",
+    "after_distinct": "SELECT s, (SELECT max(w) FROM u) AS x FROM (SELECT DISTINCT s FROM t)",
+    "having": "SELECT s, count(*) AS n FROM t GROUP BY s HAVING count(*) + 2 > (SELECT count(*) FROM u)",
+    "in": "SELECT m, s IN (SELECT 'b' FROM u WHERE w > 7) AS a, s NOT IN (SELECT 'x' FROM u) AS b FROM (SELECT s, "
+    "min(k) AS m FROM t GROUP BY s)",
+    "in_of_all": "SELECT 7 IN (SELECT w FROM u) AS a, 'y' NOT IN (SELECT s FROM t WHERE k > 3) AS b, n FROM (SELECT "
+    "count(*) AS n FROM t)",
+    "exists": "SELECT g.k, EXISTS (SELECT 1 FROM u WHERE u.k = g.k AND u.w > 5) AS a, n FROM (SELECT k, count(*) AS n "
+    "FROM t GROUP BY k) g",
+    "sessions": "SELECT e, n, (SELECT max(k) FROM u) AS x FROM (SELECT session_window.end AS e, count(*) AS n FROM "
+    "(SELECT timestamp_millis(w * 1000) AS ts FROM u) GROUP BY session_window(ts, '2 seconds'))",
+}
 SEVERAL = {
     "all rows": "SELECT k, (SELECT w FROM u) AS x FROM t",
     "rows of a key": "SELECT k, (SELECT w FROM u WHERE u.k = t.k) AS x FROM t",
@@ -168,8 +196,8 @@ SEVERAL = {
 
 @pytest.mark.parametrize(
     "queries",
-    [WINDOWS, FIRSTS, FRAMES, EXPRESSIONS, DATES, SPREADS, SINGLE, READS],
-    ids=["over", "firsts", "frames", "values", "dates", "spread", "single", "reads"],
+    [WINDOWS, FIRSTS, FRAMES, EXPRESSIONS, DATES, SPREADS, SINGLE, BESIDE, READS],
+    ids=["over", "firsts", "frames", "values", "dates", "spread", "single", "beside", "reads"],
 )
 def test_queries_have_sparks_rows(oracle: Oracle, queries: dict[str, str]) -> None:
     changes = CHANGES
