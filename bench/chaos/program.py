@@ -72,6 +72,7 @@ odd = [
     app.source("odd_insert_delete", Odd),
     app.source("odd_debezium", Odd),
     app.source("odd_avro", Odd),
+    app.source("odd_protobuf", Odd),
 ]
 
 # --- strongly connected components: a loop in a loop ------------------------------------------------------------------

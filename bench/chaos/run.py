@@ -24,7 +24,7 @@ from bench.chaos.explode import explode
 from bench.chaos.faults import Fault, Trouble, disk_faults, schedule
 from bench.chaos.load import Load
 from bench.chaos.memory import Group, Peaks
-from bench.chaos.sources import SETTINGS, odd_settings
+from bench.chaos.sources import SETTINGS, odd_settings, write_schemas
 from bench.chaos.truth import VIEWS, Truth
 from bench.chaos.verify import (
     APP,
@@ -38,7 +38,6 @@ from bench.chaos.verify import (
     updates_of,
 )
 from bench.chaos.watch import Watch
-from tests.attack.hostile import AVRO
 from tests.live.service import Service, wait_for
 from vernier.service.cli.commands.states import open_state
 from vernier.service.config.settings import load
@@ -123,8 +122,7 @@ def service_of(plan: Plan, folder: Path, disk: SmallDisk, group: Group) -> Servi
     """The service under chaos, not started."""
     program = folder / PROGRAM.name
     shutil.copyfile(PROGRAM, program)  # a checkout may change while a run goes on
-    schema = folder / "odd.avsc"
-    schema.write_text(json.dumps(AVRO), "utf-8")
+    write_schemas(folder)
     limited: dict[str, Any] = {"worker_memory_mb": 512} if plan.memory is not None else {}
     return Service(
         folder,
@@ -132,7 +130,7 @@ def service_of(plan: Plan, folder: Path, disk: SmallDisk, group: Group) -> Servi
         program,
         group.enter,
         START_SECONDS,
-        sources=SETTINGS | odd_settings(schema),
+        sources=SETTINGS | odd_settings(folder),
         sinks=SINKS,
         state={"path": str(disk.folder / "state")},
         log={"directory": str(folder / "logs")},

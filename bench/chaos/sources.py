@@ -6,6 +6,7 @@ code (json, pyarrow) that follows docs/messages.md; the service's results for th
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from bench.chaos.truth import Row, Update
-from tests.attack.hostile import FORMATS, KEY
+from tests.attack.hostile import AVRO, FORMATS, KEY
+from tests.attack.hostile_protobuf import PROTOBUF
 
 PARTITIONS = 2
 HOSTILE = "chaos-hostile"
@@ -35,10 +37,20 @@ ODD = "odd_"
 """Sources of these names, one for each format, get hostile messages and nothing else."""
 
 
-def odd_settings(schema: Path) -> dict[str, dict[str, Any]]:
-    """The settings of the sources for hostile messages. schema: the Avro schema's file."""
-    more: dict[str, dict[str, Any]] = {"upsert": {"key": list(KEY)}, "avro": {"schema_file": str(schema)}}
+def odd_settings(folder: Path) -> dict[str, dict[str, Any]]:
+    """The settings of the sources for hostile messages. folder: where `write_schemas` has written."""
+    more: dict[str, dict[str, Any]] = {
+        "upsert": {"key": list(KEY)},
+        "avro": {"schema_file": str(folder / "odd.avsc")},
+        "protobuf": {"descriptor_file": str(folder / "odd.desc")},
+    }
     return {f"{ODD}{form}": {"format": form, "partitions": 1, **more.get(form, {})} for form in FORMATS}
+
+
+def write_schemas(folder: Path) -> None:
+    """Write the schemas of hostile messages."""
+    (folder / "odd.avsc").write_text(json.dumps(AVRO), "utf-8")
+    (folder / "odd.desc").write_bytes(base64.b64decode(PROTOBUF))
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {

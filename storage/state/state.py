@@ -305,8 +305,11 @@ class StateDirectory:
                 held.release()
                 if epoch is not None:
                     raise
-                # Collected before the lease was taken, or HEAD is out of date after a power failure.
-                wanted = max(self.epochs(), default=NO_EPOCH)
+                # Collected before the lease was taken, or HEAD is out of date after a power failure. A list that is
+                # read while epochs come and go may lack all of them but a leased one: it counts only while HEAD stays.
+                listed = max(self.epochs(), default=NO_EPOCH)
+                head = self.head()
+                wanted = listed if head == wanted else head
             except BaseException:
                 held.release()
                 raise

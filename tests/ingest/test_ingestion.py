@@ -265,7 +265,7 @@ def test_sources_may_share_a_topic() -> None:
         (SourceConfig("g", "json"), SourceConfig("g", "vernier"), "share topic g"),
         (SourceConfig("g", clock="event"), SourceConfig("g", clock="arrival"), "share topic g"),
         (SourceConfig("g", lateness_ns=1), SourceConfig("g", lateness_ns=2), "must be the same"),
-        (SourceConfig("g", "protobuf"), SourceConfig("h"), "unknown format 'protobuf'"),
+        (SourceConfig("g", "thrift"), SourceConfig("h"), "unknown format 'thrift'"),
         (SourceConfig("g"), SourceConfig(BEAT), "the topic of heartbeats"),
     ],
 )

@@ -84,6 +84,24 @@ def test_the_lease_of_a_killed_reader_expires_by_itself(owner: StateDirectory, t
         assert owner.epochs() == [3, 4]
 
 
+def test_a_list_from_before_newer_epochs_does_not_lead_back(
+    owner: StateDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader finds its epoch collected; the list that it reads then has the one that another reader holds."""
+    reader = StateDirectory(tmp_path)
+    for epoch in (1, 2):
+        commit(owner, epoch)
+    with reader.lease(1):
+        for epoch in (3, 4, 5):
+            commit(owner, epoch)
+            owner.gc(2)
+        heads = iter([2])
+        monkeypatch.setattr(reader, "head", lambda: next(heads, 5))
+        monkeypatch.setattr(reader, "epochs", lambda: [1])
+        with reader.lease() as lease:
+            assert lease.epoch == 5
+
+
 def test_readers_with_the_same_process_id_hold_leases_of_their_own(owner: StateDirectory, tmp_path: Path) -> None:
     """As two containers may have it, or two readers in one process."""
     commit(owner, 1)
