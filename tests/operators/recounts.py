@@ -1,17 +1,44 @@
 """Compares the views of a program with a count of the rows from scratch, time by time; and makes rows that drift."""
 
+from __future__ import annotations
+
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import pytest
+from hypothesis import strategies as st
+
+import vernier as vn
+from tests.properties.engine import Between, run
+from vernier.operators.physical import reduce_base
+
 Log = Iterable[tuple[Any, int, int]]
 """Updates of the program's source, or changes of a view: row, time, diff."""
+Truth = Callable[[Counter[Any]], Mapping[str, Counter[Any]]]
+"""The rows of each view, from those of the source."""
+CUTS = st.sets(st.integers(1, 8), max_size=4)
+WORKERS = st.integers(1, 2)
+BETWEEN: st.SearchStrategy[Between] = st.sampled_from(["go on", "reopen"])
 
 
-def check(found: Mapping[str, Log], log: Log, truth: Callable[[Counter[Any]], Mapping[str, Counter[Any]]]) -> None:
-    """Compare all views at each time at which something changes. truth: the rows of each view, from those of the
-    source."""
+def logs(*columns: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, int, int]]]:
+    """Updates of a source with these columns, at times up to 8; rows come and leave, some of them twice."""
+    update = st.tuples(st.tuples(*columns), st.integers(0, 8), st.sampled_from([1, 1, 1, 2, -1, -2]))
+    return st.lists(update, max_size=24)
+
+
+def check_cut(app: vn.App, truth: Truth, few: int, log: Log, cuts: set[int], workers: int, between: Between) -> None:
+    """Run updates of the source `events` in epochs, and compare all views. few: by how much a trace must be larger than
+    a slice so that groups are read in parts; 0: always."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce_base, "FEW", few)
+        check(run(app, {"events": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
+
+
+def check(found: Mapping[str, Log], log: Log, truth: Truth) -> None:
+    """Compare all views at each time at which something changes."""
 
     def as_of(changes: Log, time: int) -> Counter[Any]:
         held: Counter[Any] = Counter()

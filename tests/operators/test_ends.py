@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.operators.recounts import check
+from tests.operators.recounts import BETWEEN, CUTS, WORKERS, check, check_cut, logs
 from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
@@ -20,7 +20,6 @@ from vernier import col
 from vernier.operators.engine.migrate import Held, migrate, plan_migration
 from vernier.operators.engine.worker import Worker
 from vernier.operators.failures import MultiplicityOverflow
-from vernier.operators.physical import reduce_base
 from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime.exchange import Single
@@ -107,30 +106,21 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     return found
 
 
-EVENTS = st.lists(
-    st.tuples(
-        st.tuples(
-            st.integers(0, 1),
-            st.sampled_from(["", "a", LONG + "a", LONG + "b"]),
-            st.none() | st.integers(-1, 2),
-            st.sampled_from([-1.5, 0.0, 2.0]),
-        ),
-        st.integers(0, 8),
-        st.sampled_from([1, 1, 1, 2, -1, -2]),
-    ),
-    max_size=24,
+EVENTS = logs(
+    st.integers(0, 1),
+    st.sampled_from(["", "a", LONG + "a", LONG + "b"]),
+    st.none() | st.integers(-1, 2),
+    st.sampled_from([-1.5, 0.0, 2.0]),
 )
 
 
 @pytest.mark.parametrize("few", [0, 8])
-@given(EVENTS, st.sets(st.integers(1, 8), max_size=4), st.integers(1, 2), st.sampled_from(["go on", "reopen"]))
+@given(EVENTS, CUTS, WORKERS, BETWEEN)
 @examples(12)
 def test_the_first_copies_are_those_of_the_rows(
     few: int, log: Log, cuts: set[int], workers: int, between: Between
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduce_base, "FEW", few)
-        check(run(program(), {"events": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
+    check_cut(program(), truth, few, log, cuts, workers, between)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.operators.recounts import check, drifting
+from tests.operators.recounts import BETWEEN, CUTS, WORKERS, check, check_cut, drifting, logs
 from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
@@ -123,31 +123,22 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     return found
 
 
-EVENTS = st.lists(
-    st.tuples(
-        st.tuples(
-            st.integers(0, 1),
-            st.sampled_from(["", LONG + "a", LONG + "b"]),
-            st.integers(-1, 4),
-            st.none() | st.integers(0, 5),
-            st.sampled_from([Decimal("-1.25"), Decimal(0), Decimal("9999999999.99")]),
-        ),
-        st.integers(0, 8),
-        st.sampled_from([1, 1, 1, 2, -1, -2]),
-    ),
-    max_size=24,
+EVENTS = logs(
+    st.integers(0, 1),
+    st.sampled_from(["", LONG + "a", LONG + "b"]),
+    st.integers(-1, 4),
+    st.none() | st.integers(0, 5),
+    st.sampled_from([Decimal("-1.25"), Decimal(0), Decimal("9999999999.99")]),
 )
 
 
 @pytest.mark.parametrize("few", [0, 8])
-@given(EVENTS, st.sets(st.integers(1, 8), max_size=4), st.integers(1, 2), st.sampled_from(["go on", "reopen"]))
+@given(EVENTS, CUTS, WORKERS, BETWEEN)
 @examples(15)
 def test_running_sums_and_places_are_those_of_the_rows(
     few: int, log: Log, cuts: set[int], workers: int, between: Between
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduce_base, "FEW", few)
-        check(run(program(), {"events": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
+    check_cut(program(), truth, few, log, cuts, workers, between)
 
 
 @pytest.mark.parametrize("seed", range(2))
