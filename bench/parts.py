@@ -3,11 +3,10 @@ a stage of Spark, the driver's part of a commit. All in seconds and bytes."""
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.exchange import connected
 from tests.crash.simstore import SimStore
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange import transport
@@ -77,7 +77,7 @@ def _one_way(keys: Keys, index: int, count: int, pipe: Connection) -> None:
 
 def messages(keys: Keys, count: int) -> tuple[float, float]:
     """Seconds of CPU, of all threads, for sending and for receiving a small message by a socket."""
-    pipes, processes = _connected(_one_way, keys, count)
+    pipes, processes = connected(2, _one_way, lambda index: (keys, index, count))
     pipes[1].recv()
     pipes[0].send(None)
     receive = pipes[1].recv()
@@ -85,22 +85,6 @@ def messages(keys: Keys, count: int) -> tuple[float, float]:
     send = pipes[0].recv()
     _end(pipes, processes)
     return send, receive
-
-
-def _connected(target: Callable[..., None], keys: Keys, *more: Any) -> tuple[list[Connection], list[SpawnProcess]]:
-    """Two processes that know each other's address."""
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for index in range(2):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=target, args=(keys, index, *more, theirs), daemon=True)
-        process.start()
-        pipes.append(ours)
-        processes.append(process)
-    addresses = [pipe.recv() for pipe in pipes]
-    for pipe in pipes:
-        pipe.send(addresses)
-    return pipes, processes
 
 
 def _end(pipes: Sequence[Connection], processes: Sequence[SpawnProcess]) -> None:
@@ -111,7 +95,7 @@ def _end(pipes: Sequence[Connection], processes: Sequence[SpawnProcess]) -> None
 
 def calls(keys: Keys, rounds: int, sizes: list[int], rings: bool = True) -> list[float]:
     """Seconds of a call between two processes, for each size of its messages."""
-    pipes, processes = _connected(_peer, keys, rings, rounds, sizes)
+    pipes, processes = connected(2, _peer, lambda index: (keys, index, rings, rounds, sizes))
     found = [min(pipe.recv() for pipe in pipes) for _ in sizes]
     _end(pipes, processes)
     return found

@@ -8,6 +8,7 @@ import networkx
 import pytest
 
 import vernier as vn
+from bench.recursion import BFS, COMPONENTS, EDGES, REACH
 from tests.oracle.model import Change, collection_at
 from tests.sql.snapshots import Oracle, check
 from vernier import col
@@ -15,34 +16,6 @@ from vernier.operators import testing
 
 pytestmark = pytest.mark.spark
 
-TABLES = """
-CREATE TABLE edges (src BIGINT NOT NULL, dst BIGINT NOT NULL);
-CREATE TABLE roots (node BIGINT NOT NULL);
-"""
-REACH = """
-CREATE MATERIALIZED VIEW v AS WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT 1000)
-  r (node BIGINT) AS (SELECT node FROM roots UNION SELECT e.dst FROM r JOIN edges e ON r.node = e.src)
-SELECT * FROM r;
-"""
-BFS = """
-CREATE MATERIALIZED VIEW v AS WITH MUTUALLY RECURSIVE
-  d (node BIGINT, distance BIGINT) AS (
-    SELECT node, min(distance) AS distance
-    FROM (SELECT node, 0 AS distance FROM roots
-          UNION ALL SELECT e.dst, d.distance + 1 FROM d JOIN edges e ON d.node = e.src)
-    GROUP BY node)
-SELECT * FROM d;
-"""
-COMPONENTS = """
-CREATE VIEW both AS SELECT src, dst FROM edges UNION ALL SELECT dst, src FROM edges;
-CREATE MATERIALIZED VIEW v AS WITH MUTUALLY RECURSIVE
-  c (node BIGINT, label BIGINT) AS (
-    SELECT node, min(label) AS label
-    FROM (SELECT src AS node, src AS label FROM both
-          UNION ALL SELECT b.dst, c.label FROM c JOIN both b ON c.node = b.src)
-    GROUP BY node)
-SELECT * FROM c;
-"""
 STRONG = """
 CREATE MATERIALIZED VIEW v AS WITH MUTUALLY RECURSIVE
   intra (src BIGINT, dst BIGINT) AS (
@@ -197,7 +170,7 @@ def test_a_bill_of_materials_is_that_of_spark_and_of_python(oracle: Oracle) -> N
 
 def test_components_by_nested_blocks_are_strong(oracle: Oracle) -> None:
     given = graph(9)
-    with testing.run(oracle.build(TABLES + STRONG), epochs=(20,)) as run:
+    with testing.run(oracle.build(EDGES + STRONG), epochs=(20,)) as run:
         for source, updates in given.items():
             run.update(source, updates)
         run.finish()
@@ -230,7 +203,7 @@ def test_recursive_sql_is_the_program_in_python(oracle: Oracle, name: str) -> No
     app = vn.App("python")
     app.view("v", build(app.source("edges", Edge), app.source("roots", Root)))
     changes = []
-    for workers, one in enumerate((app, oracle.build(TABLES + text)), 1):
+    for workers, one in enumerate((app, oracle.build(EDGES + text)), 1):
         with testing.run(one, epochs=(7, 21, 22), workers=workers) as run:
             for source, updates in graph(7).items():
                 run.update(source, updates)
