@@ -14,9 +14,10 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.config.settings import Settings
 from vernier.service.ingest.formats import make_format
 from vernier.service.ingest.formats.by_schema import BySchema
-from vernier.service.ingest.formats.descriptors import by_name, text_of_registry
+from vernier.service.ingest.formats.descriptors import by_name
 from vernier.service.ingest.formats.next_schema import next_avro, next_protobuf
 from vernier.service.ingest.formats.registry import Registry, Schema
+from vernier.service.ingest.rejects import Refusal
 
 
 @dataclass(frozen=True)
@@ -44,21 +45,24 @@ def verdicts(settings: Settings, sources: Mapping[str, RowType]) -> Iterator[Ver
         if isinstance(found, str):
             yield Verdict(subject, True, False, f"the registry has no schema yet: {found}")
             continue
-        why = reader.misfit(found)
-        if why is not None:
-            yield Verdict(subject, False, False, why)
+        try:
+            text = reader.fitting(found)
+        except Refusal as refusal:
+            yield Verdict(subject, False, False, refusal.detail)
             continue
-        yield _next(registry, subject, found, row_type, mine.message)
+        yield _next(registry, subject, found, text, row_type, mine.message)
 
 
-def _next(registry: Registry, subject: str, found: Schema, row_type: RowType, message: str | None) -> Verdict:
-    """Whether producers may register the columns."""
+def _next(
+    registry: Registry, subject: str, found: Schema, read: str, row_type: RowType, message: str | None
+) -> Verdict:
+    """Whether producers may register the columns. read: the newest schema, as its reader has it."""
     fits = f"schema {found.number} fits"
     try:
         if found.kind == "AVRO":
             text = next_avro(found.text, row_type)
         else:
-            named = by_name(text_of_registry(found, registry), message)
+            named = by_name(read, message)
             text = next_protobuf(found.text, named.full_name, row_type)
     except ValueError as error:
         return Verdict(subject, True, False, f"{fits}; the next one is not compared: {error}")

@@ -308,3 +308,10 @@ def test_the_settings(tmp_path: Path) -> None:
         assert said in str(caught.value)
     with pytest.raises(SourceMisfit, match=r"set sources\.edges\.registry, descriptor_file or schema_folder"):
         Ingestion({"edges": EDGES}, config())
+
+
+@pytest.mark.parametrize(("name", "ending"), [("avro", "avsc"), ("protobuf", "desc")])
+def test_an_unknown_id_names_the_file_that_is_missing(name: str, ending: str) -> None:
+    reader = make_format(name, {"edges": EDGES}, ((7, "not read"),))
+    (refused,) = reader.decode(values(FRAME + b"\x09\0")).refused
+    assert refused.detail == f"schema 9 is unknown (known: 7); add 9.{ending}"

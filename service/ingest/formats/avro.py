@@ -90,6 +90,8 @@ class Record:
 class Avro(BySchema[dict[str, Any]]):
     """Reads a topic of Avro records for one source."""
 
+    ending = "avsc"
+
     def _text(self, found: Schema) -> str:
         if found.kind != "AVRO" or found.references:
             names = ", ".join(one.name for one in found.references)

@@ -38,6 +38,8 @@ class BySchema(ABC, Generic[R]):
 
     form = ""
     """The form in which the registry returns the text of a schema."""
+    ending = ""
+    """Of the files in `schema_folder`."""
     bare = False
     """Whether no bytes are a record."""
 
@@ -79,24 +81,25 @@ class BySchema(ABC, Generic[R]):
         if isinstance(found, str):
             self._unfit[number] = Refusal("decode", f"the registry has no schema {number}: {found}")
             return
-        why = self.misfit(found)
-        if why is not None:
+        try:
+            self._texts[number] = self.fitting(found)
+        except Refusal as refusal:
             self._texts[number] = found.text
-            self._unfit[number] = Refusal("schema", why)
-            return
-        self._texts[number] = self._text(found)
+            self._unfit[number] = refusal
 
-    def misfit(self, found: Schema) -> str | None:
-        """Why messages of a registry's schema cannot be rows of the source; None if they can. Raises RegistryAway."""
+    def fitting(self, found: Schema) -> str:
+        """A registry's schema, as `schemas` has it. Raises Refusal if messages of it cannot be rows of the source, and
+        RegistryAway."""
         what = f"schema {found.number} of the registry"
         try:
-            self._check(self._text(found))
+            text = self._text(found)
+            self._check(text)
         except ValueError as error:
-            return f"{what} cannot be read: {error}"
+            raise Refusal("schema", f"{what} cannot be read: {error}") from error
         except Refusal as refusal:
             said = refusal.detail.replace("the message has", "it has")
-            return f"{what} does not fit source {self._name}: {said}"
-        return None
+            raise Refusal("schema", f"{what} does not fit source {self._name}: {said}") from refusal
+        return text
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
         """Decode a batch of messages."""
@@ -145,5 +148,5 @@ class BySchema(ABC, Generic[R]):
             raise Refusal(why.reason, why.detail)
         if number not in self._texts:
             known = ", ".join(str(one) for one in sorted(filter(None, self._texts)))
-            raise Refusal("decode", f"schema {number} is unknown (known: {known}); add {number}.avsc")
+            raise Refusal("decode", f"schema {number} is unknown (known: {known}); add {number}.{self.ending}")
         return number, FRAME

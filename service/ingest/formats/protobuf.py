@@ -53,7 +53,7 @@ class Protobuf(BySchema[Message]):
     """Reads a topic of Protobuf messages for one source. message: the name of their type; with a registry other types
     are then refused. Raises ValueError."""
 
-    form, bare = FORM, True
+    form, ending, bare = FORM, "desc", True
 
     def __init__(
         self,
