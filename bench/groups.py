@@ -24,6 +24,7 @@ from bench.record import tell
 from vernier import col
 from vernier.operators.engine.worker import Worker
 from vernier.operators.group_functions.frames import FrameSums
+from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.language.collection.ordering import grouped_by
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.updates import MIN_TIME, Updates
@@ -128,6 +129,11 @@ def _sliding(readings: Rows) -> Rows:
     return readings._of(grouped_by(readings.node, ("group",), spec))
 
 
+def _session_starts(readings: Rows) -> Rows:
+    """All rows are one session; each row with its start, as `session_window()` in SQL has it."""
+    return readings._of(grouped_by(readings.node, ("group",), Sessions("value", 10, ends=False)))
+
+
 @dataclass(frozen=True)
 class One:
     """A view of a group of which one row changes. changes: how many rows of the view each change adds and retracts.
@@ -150,6 +156,7 @@ ONE: dict[str, One] = {
         lambda rows: rows.lag("id", by="value", within="group", name="x"), 3, "MIDDLE", lambda ids, at: ids[at - 1]
     ),
     "session": One(lambda rows: rows.window("value", session=1, by="group"), 1, "MIDDLE"),
+    "session_start": One(_session_starts, 1, "MIDDLE", lambda ids, at: 0),
     "frame": One(_sliding, 9, "MIDDLE", lambda ids, at: int(ids[at - 2 : at + 3].sum())),
     "running_sum": One(
         lambda rows: rows.running_sum("id", by="value", within="group", name="x"),

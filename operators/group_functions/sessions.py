@@ -36,6 +36,10 @@ class Sessions(LogicSpec):
         kind = ordinal(val.field(self.on), "window").type
         return RowType([*((f.name, f.type, f.nullable) for f in val.fields), *window_columns(kind)[: 1 + self.ends]])
 
+    def latest(self, val: RowType) -> int:
+        """The greatest value of a session: its end must fit the type."""
+        return ends(val.field(self.on).type)[1] - self.gap
+
     def compile(self, key: RowType, val: RowType) -> Logic:
         field = val.field(self.on)
 
@@ -51,8 +55,8 @@ class Sessions(LogicSpec):
             times, n = vals[:, field.value_offset], len(vals)
             if n == 0:
                 return Produced(groups.offsets, np.empty((0, val.width + 1 + self.ends), np.int64), counts)
-            if int(times.max()) > ends(field.type)[1] - self.gap:
-                raise ArithmeticOverflow(expression=f'the session of col("{self.on}")', sample=str(times.max()))
+            if int(times.max()) > self.latest(val):
+                raise too_late(self.on, int(times.max()))
             fresh = np.ones(n, np.bool_)
             # Differences of int64 always fit unsigned numbers.
             apart = times[1:].view(np.uint64) - times[:-1].view(np.uint64)
@@ -66,3 +70,8 @@ class Sessions(LogicSpec):
             return Produced(groups.offsets, np.column_stack(columns), counts)
 
         return run
+
+
+def too_late(on: str, value: int) -> ArithmeticOverflow:
+    """The error for a value whose session would end beyond its type."""
+    return ArithmeticOverflow(expression=f'the session of col("{on}")', sample=str(value))

@@ -37,7 +37,7 @@ _MOST = np.int64(2**62)
 
 
 @inlined
-def _seek_run(table, low, high, here, rows, row, first, whole, down):  # type: ignore[no-untyped-def]
+def seek_run(table, low, high, here, rows, row, first, whole, down):  # type: ignore[no-untyped-def]
     """Set the places in all batches at which the run of a row begins; going down, where it ends."""
     for batch in range(table.shape[0]):
         lo, hi = word(low, batch), word(high, batch)
@@ -146,7 +146,7 @@ def read_stretches(table, sums, rows, k, v, fold, whole, down, column, words, fl
         row = stop - 1 if down else base
         while base <= row < stop:
             first, size, tilted = row, 0, 0
-            _seek_run(table, low, high, here, rows, row, 1 + k, whole, down)
+            seek_run(table, low, high, here, rows, row, 1 + k, whole, down)
             for batch in range(batches):
                 begin, end = word(low, batch), word(here, batch)
                 if down:

@@ -185,3 +185,30 @@ class ChosenOp(ReductionOp):
     columns: tuple[Words, ...]
     items: tuple[Words, ...]
     compared: Words
+
+
+@dataclass
+class SessionsOp(ReductionOp):
+    """Rows with the starts of their sessions, where time is total. val: words of the arrangement's vals; flag: whether
+    a null flag is before the value, with which vals begin; gap, most: how far apart the values of a session may be, and
+    the greatest one; on: the column with the values, for messages; words: the words of the output, in its order, `val`
+    being the start; state: the trace of all starts."""
+
+    val: int
+    flag: bool
+    gap: int
+    most: int
+    on: str
+    words: Words
+    state: str
+
+    @property
+    def traces(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.trace, self.state) if name is not None)
+
+    @property
+    def trace_texts(self) -> dict[str, Words]:
+        return super().trace_texts | {self.state: self.key.text_words}
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"state": self.state}

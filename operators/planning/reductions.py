@@ -21,6 +21,7 @@ from vernier.operators.group_functions.aggregations import (
 )
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.group_functions.ordered import TopK
+from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
@@ -58,6 +59,7 @@ from vernier.operators.planning.reduction_ops import (
     ChosenOp,
     ReduceOp,
     ReductionOp,
+    SessionsOp,
     Stretches,
     Surroundings,
     TopOp,
@@ -354,12 +356,35 @@ def build_top(planner: Planner, node: ReduceNode, spec: TopK) -> int:
     return _add(planner, op, print_)
 
 
+def follows_sessions(spec: Sessions) -> bool:
+    """Whether sessions are followed change by change: an end changes with each later row, so then all rows are read."""
+    return not spec.ends
+
+
+def build_sessions(planner: Planner, node: ReduceNode, spec: Sessions) -> int:
+    """The starts of sessions: an arrangement whose vals begin with the values that make them, and a reduction that
+    follows them with a trace of all starts."""
+    key, val = node.key_row, node.val_row
+    arranged, moved, before = _moved(planner, node.input, key, val, [spec.on])
+    print_ = _wave_print(planner, before, key, val, spec)
+    field, made = moved.field(spec.on), spec.schema(key, moved)
+    op = SessionsOp(
+        len(planner.ops), planner.scope(node.scope), node.schema.width, spec.title,
+        input=arranged, key=key, total=True, trace=None, val=moved.width, flag=field.nullable, gap=spec.gap,
+        most=spec.latest(val), on=spec.on, words=tuple(int(w) for w in made.index(spec.schema(key, val).names)),
+        state=f"starts-{print_[:16]}",
+    )  # fmt: skip
+    return _add(planner, op, print_)
+
+
 def build_reduce(planner: Planner, node: ReduceNode) -> int:
     """An arrangement by the key, and a reduction that applies the node's logic to it."""
     row = node.input.schema
     key, val = node.key_row, node.val_row
     if isinstance(node.spec, TopK) and node.scope.depth == 0 and 0 < node.spec.count <= MOST and val.width:
         return build_top(planner, node, node.spec)
+    if isinstance(node.spec, Sessions) and follows_sessions(node.spec) and node.scope.depth == 0:
+        return build_sessions(planner, node, node.spec)
     found: tuple[list[str], Surroundings | Stretches] | None = None
     if node.scope.depth == 0:
         found = surroundings_of(node.spec, val) or stretches_of(node.spec, val)
