@@ -12,7 +12,7 @@ import logging
 import time
 
 from vernier.service.status import standby
-from vernier.storage.errors import StateInUse
+from vernier.storage.errors import FileFailed, StateInUse
 from vernier.storage.state.state import StateDirectory
 
 LOCAL_SECONDS = 0.1
@@ -25,7 +25,8 @@ _log = logging.getLogger("vernier.standby")
 
 def acquire(directory: StateDirectory) -> float:
     """Acquire the directory, after waiting for as long as another process owns it. Returns the seconds of waiting; 0 if
-    there was no owner. Raises NoIntactManifest and other StorageErrors."""
+    there was no owner. Once it waits, a store that fails for a while is no reason to end. Raises NoIntactManifest and
+    other StorageErrors."""
     began = time.monotonic()
     held = None
     owner = ""
@@ -42,6 +43,11 @@ def acquire(directory: StateDirectory) -> float:
                     _log.info("standby: %s owns the state directory %s", owner, directory.path)
                 left = error.left_ms
                 time.sleep(LOCAL_SECONDS if left is None else min(REMOTE_SECONDS, (left + 1) / 1000))
+            except FileFailed as error:
+                if held is None:
+                    raise
+                _log.warning("standby: %s", error)
+                time.sleep(REMOTE_SECONDS)
     finally:
         if held is not None:
             held.release()

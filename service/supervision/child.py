@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vernier.service.errors import ProcessFailed
 from vernier.service.supervision.parent_watch import command
+from vernier.storage.errors import StorageError
 
 LARGEST_LOG = 32 << 20
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -29,12 +30,16 @@ Say = Callable[[str], None]
 class Child:
     """A process of the service.
 
+    `ready`, `waits`, `again` and `started` may raise StorageErrors: a state that cannot be read for a while ends no
+    process, and what was known of one stays.
+
     module, arguments: what it runs. ready: whether it is in operation; polled until true. stop_seconds: how long it may
     take to stop by itself. environment: added to the supervisor's own. last: it starts after all others are ready and
     none of them waits. waits: whether it is ready but does not work yet, because it is a standby.
     started: called before each start, so that `ready` can tell what this start has reached. ended: called whenever it
     has died or was killed.
-    final: an exit status after which it is not restarted, because the new process would end in the same way.
+    final: an exit status after which it is not restarted, because the new process would end in the same way, until
+    `again` says that it would not.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Child:
     standby: bool | None = None
     """None until it is known. A standby that took over stays so until it is started again."""
     waits: Callable[[], bool] = lambda: False
+    again: Callable[[], bool] = lambda: False
     started: Callable[[], None] = lambda: None
     ended: Callable[[], None] = lambda: None
     process: subprocess.Popen[bytes] | None = None
@@ -114,19 +120,24 @@ class Child:
     def look(self, say: Say) -> None:
         """Check readiness, and restart the process if it died. Raises ProcessFailed if it was never ready."""
         if self.running:
-            if not self.was_ready and self.ready():
+            if not self.was_ready and self._holds(self.ready):
                 self.was_ready = True
                 say(f"{self.name}: ready")
-            elif self._died is not None and self.ready():
+            elif self._died is not None and self._holds(self.ready):
                 say(f"{self.name}: ready again, {time.monotonic() - self._died:.1f} s after it died")
                 self._died = None
             if self.deaths and time.monotonic() - self._since > _STEADY_SECONDS:
                 self.deaths = 0
             self._trim()
             return
-        if self.left:
-            return
         now = time.monotonic()
+        if self.left:
+            if now < self._look_at:
+                return
+            self._look_at = now + _STANDBY_SECONDS
+            self.left = not self._holds(self.again)
+            if self.left:
+                return
         if self.process is not None:
             status = self.process.returncode
             said = self.last_line()
@@ -145,13 +156,22 @@ class Child:
         if now >= self._not_before:
             if not self.was_ready:
                 say(f"{self.name}: starting")
-            self.start()
+            try:
+                self.start()
+            except StorageError as problem:
+                if not self.was_ready:
+                    raise
+                self._not_before = now + _PAUSES[min(self.deaths, len(_PAUSES) - 1)]
+                self.deaths += 1
+                _log.warning("%s is not started yet: %s", self.name, problem)
 
     def stands_by(self, say: Say) -> bool:
         """Whether the process is a standby now. Looks at most every `_STANDBY_SECONDS`, and no more once it works."""
         now = time.monotonic()
         if self.standby is not False and self.running and now >= self._look_at:
-            before, self.standby = self.standby, self.waits()
+            before = self.standby
+            with contextlib.suppress(StorageError):
+                self.standby = self.waits()
             self._look_at = now + _STANDBY_SECONDS
             if self.standby and not before:
                 say(f"{self.name}: standby; another service owns the state, and this one takes over when that ends")
@@ -167,6 +187,11 @@ class Child:
             mine = [line for line in lines if line.startswith(f"{self.name}: ")]
             return (mine or lines or [""])[-1].strip()[:500]
         return ""
+
+    def _holds(self, ask: Callable[[], bool]) -> bool:
+        with contextlib.suppress(StorageError):
+            return ask()
+        return False
 
     def _trim(self) -> None:
         """Rotate the log when it is large; one older log is kept."""

@@ -202,7 +202,7 @@ class Supervisor:
                 lambda: alive(settings.http),
                 stop_seconds=10,
             ),
-            *([self._publisher(logs)] if settings.publishes else []),
+            *([self._publisher(logs, head)] if settings.publishes else []),
             *(make(self) for make in self.extra),
         ]
         if self._scratch is not None:
@@ -235,7 +235,9 @@ class Supervisor:
 
     def _queryable(self) -> bool:
         """Whether the sidecar has read an epoch, if there is one. A driver that starts paused makes none."""
-        return StateDirectory(self.settings.state.place).head() == 0 or answers(self.settings.http)
+        with contextlib.suppress(StorageError):
+            return StateDirectory(self.settings.state.place).head() == 0 or answers(self.settings.http)
+        return False
 
     def _check_program(self) -> None:
         """Check that the file contains a program. This imports the engine, so it runs while the
@@ -262,8 +264,9 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _publisher(self, logs: Path) -> Child:
-        """The process that publishes the views. It waits for the first epoch and for the brokers by itself."""
+    def _publisher(self, logs: Path, head: StateDirectory) -> Child:
+        """The process that publishes the views. It waits for the first epoch and for the brokers by itself. One that
+        the publisher of a standby has replaced comes back when the state is this service's again."""
         return Child(
             "publisher",
             "vernier.service.sinks",
@@ -273,6 +276,7 @@ class Supervisor:
             stop_seconds=10,
             last=True,
             final=FENCED,
+            again=lambda: self.settings.state.standby and self._driver_owns(head),
         )
 
     def _restart_broker(self, broker: EmbeddedBroker) -> None:

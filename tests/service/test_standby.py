@@ -11,8 +11,8 @@ from vernier.service.config.model import BadSettings
 from vernier.service.config.settings import load
 from vernier.service.coordinator import standing_by
 from vernier.service.status import standby
-from vernier.storage.errors import NoIntactManifest
-from vernier.storage.state.manifest import manifest_file
+from vernier.storage.errors import FileFailed, NoIntactManifest, StateInUse, StorageError
+from vernier.storage.state.manifest import Manifest, manifest_file
 from vernier.storage.state.state import StateDirectory
 
 OWNER = """
@@ -103,6 +103,29 @@ def test_an_error_of_the_state_is_no_reason_to_wait(tmp_path: Path) -> None:
     with pytest.raises(NoIntactManifest):
         standing_by.acquire(StateDirectory(tmp_path))
     assert standby.living(StateDirectory(tmp_path).blob) == []
+
+
+def test_a_standby_waits_on_while_the_store_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = FileFailed(operation="list", name="LOCK", where="s3://states/a", reason="slow down")
+    used = StateInUse(path=str(tmp_path), pid=1, host="another", left_ms=1)
+    problems: list[StorageError] = []
+    acquire = StateDirectory.acquire
+
+    def fails(directory: StateDirectory) -> Manifest | None:
+        if problems:
+            raise problems.pop(0)
+        return acquire(directory)
+
+    monkeypatch.setattr(StateDirectory, "acquire", fails)
+    monkeypatch.setattr(standing_by, "REMOTE_SECONDS", 0.01)
+    problems += used, busy, busy, used
+    directory = StateDirectory(tmp_path)
+    assert standing_by.acquire(directory) > 0
+    assert not problems
+    directory.release()
+    problems.append(busy)
+    with pytest.raises(FileFailed):
+        standing_by.acquire(StateDirectory(tmp_path))
 
 
 def test_an_embedded_broker_is_refused_beside_a_standby(tmp_path: Path) -> None:

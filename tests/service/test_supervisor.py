@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +19,7 @@ from vernier.service.errors import DiskTooSmall, ProcessFailed, TakenPort
 from vernier.service.supervision.child import Child
 from vernier.service.supervision.parent_watch import PATIENCE_SECONDS, command
 from vernier.service.supervision.supervisor import STOP_SECONDS, Supervisor, check_port, up
-from vernier.storage.errors import StateInUse, VernierError
+from vernier.storage.errors import FileFailed, StateInUse, VernierError
 from vernier.storage.state.state import StateDirectory
 
 PATIENCE = 60
@@ -96,6 +97,56 @@ def test_what_dies_comes_back(sleeper: Child) -> None:
     assert gone == [True], "what it held is released once it has surely ended"
     sleeper.stop()
     assert not psutil.pid_exists(first)
+
+
+def test_a_state_that_cannot_be_read_for_a_while_stops_no_process(sleeper: Child) -> None:
+    said: list[str] = []
+    until(lambda: sleeper.was_ready, sleeper, said)
+    failed: list[str] = []
+    made = sleeper.ready
+
+    def fails(what: str) -> Any:
+        failed.append(what)
+        raise FileFailed(operation="list", name="standby", where="s3://states/a", reason="slow down")
+
+    sleeper.waits = lambda: fails("waits")
+    assert not sleeper.stands_by(said.append), "nothing is known yet"
+    sleeper.standby, sleeper._look_at = True, 0.0
+    assert sleeper.stands_by(said.append), "what was known stays"
+    sleeper.started = lambda: fails("started")
+    sleeper.ready = lambda: fails("ready")
+    assert sleeper.process is not None
+    sleeper.process.kill()
+    until(lambda: failed.count("started") >= 2, sleeper, said)
+    assert not sleeper.running
+    sleeper.started = lambda: None
+    until(lambda: failed.count("ready") >= 2, sleeper, said)
+    sleeper.ready = made
+    until(lambda: "ready again, " in said[-1], sleeper, said)
+    assert failed.count("waits") == 2
+
+
+def test_what_left_comes_back_when_its_service_owns_the_state_again(sleeper: Child) -> None:
+    said: list[str] = []
+    owner = False
+
+    def owns() -> bool:
+        if not owner:
+            raise FileFailed(operation="list", name="LOCK", where="s3://states/a", reason="slow down")
+        return True
+
+    sleeper.final, sleeper.again = -signal.SIGKILL, owns
+    until(lambda: sleeper.was_ready, sleeper, said)
+    for _ in range(2):
+        owner = False
+        assert sleeper.process is not None
+        sleeper.process.kill()
+        until(lambda: sleeper.left, sleeper, said)
+        sleeper.look(said.append)
+        assert not sleeper.running
+        owner = True
+        until(lambda: sleeper.running, sleeper, said)
+        assert not sleeper.left
 
 
 def test_what_was_never_ready_stops_all_with_its_own_line(modules: Path) -> None:
