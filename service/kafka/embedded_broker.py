@@ -61,8 +61,9 @@ class EmbeddedBroker:
 
     `data_dir` is created if it is missing and formatted at the first start. `port` 0 takes a free port at the first
     start and keeps it for later starts of this object. `heap_mb` bounds the Java heap; the process takes ~150 MB more.
-    `properties` are added to the server's own (`log.retention.ms`, …). Usable as a context manager. start, stop, kill
-    and restart are not thread-safe.
+    `properties` are added to the server's own (`log.retention.ms`, …). `cluster` is the id of the Kafka cluster, a
+    random one by default; brokers of one cluster have the same. Usable as a context manager. start, stop, kill and
+    restart are not thread-safe.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class EmbeddedBroker:
         heap_mb: int = 384,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         properties: Mapping[str, str] | None = None,
+        cluster: str | None = None,
     ) -> None:
+        self.cluster = cluster
         self.data_dir = Path(data_dir).absolute()
         self.heap_mb = heap_mb
         self.max_message_bytes = max_message_bytes
@@ -274,7 +277,8 @@ class EmbeddedBroker:
             fresh = Path(temporary) / "log"
             own = self._config.read_text(encoding="utf-8")
             config.write_text(f"{own}log.dirs={_escaped(str(fresh))}\n", encoding="utf-8")  # the last value counts
-            cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "A")
+            chance = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "A")
+            cluster = self.cluster or chance
             tool = ["kafka.tools.StorageTool", "format", "--config", str(config), "--cluster-id", cluster]
             try:
                 ran = subprocess.run(

@@ -7,8 +7,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,30 @@ from vernier.service.toolchain.jvm import spark_home
 
 SECRET = "of-this-tests-cluster"
 BROKER_PORT, S3_PORT, MASTER_PORT, HTTP_PORT = 9092, 9000, 7077, 8642
+DEMO = ROOT / "configs" / "demo.py"
 _BROKER = """
 import signal, sys
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
-address, port = sys.argv[1:]
+number, port, *addresses = sys.argv[1:]
+address, several = addresses[int(number) - 1], str(min(3, len(addresses)))
 properties = {
-    "controller.quorum.voters": "1@127.0.0.1:9093",
-    "listeners": f"PLAINTEXT://127.0.0.1:9091,HOSTS://{address}:{port},CONTROLLER://127.0.0.1:9093",
+    "node.id": number,
+    "controller.quorum.voters": ",".join(f"{n}@{one}:9093" for n, one in enumerate(addresses, 1)),
+    "listeners": f"PLAINTEXT://127.0.0.1:9091,HOSTS://{address}:{port},CONTROLLER://{address}:9093",
     "advertised.listeners": f"PLAINTEXT://127.0.0.1:9091,HOSTS://{address}:{port}",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,HOSTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "HOSTS",
+    "default.replication.factor": several,
+    "offsets.topic.replication.factor": several,
+    "transaction.state.log.replication.factor": several,
+    "min.insync.replicas": str(len(addresses) // 2 + 1),
+    "transaction.state.log.min.isr": str(len(addresses) // 2 + 1),
+    "replica.lag.time.max.ms": "10000",
+    "broker.session.timeout.ms": "6000",
 }
-with EmbeddedBroker("/tmp/kafka", 9091, properties=properties):
-    signal.pause()
+broker = EmbeddedBroker("/tmp/kafka", 9091, properties=properties, heap_mb=256, cluster="dGhlLXRlc3RzLWNsdXN0ZQ")
+broker.start(300)
+signal.pause()
 """
 
 
@@ -65,9 +78,9 @@ class Machine:
 class RemoteService(Service):
     """`vernier up` on a host; asked from the host that the test is on."""
 
-    def __init__(self, machine: Machine, workers: int, patience: float, **settings: Any) -> None:
+    def __init__(self, machine: Machine, workers: int, program: Path, patience: float, **settings: Any) -> None:
         self.machine = machine
-        super().__init__(machine.host.folder / "tmp", workers, patience=patience, **settings)
+        super().__init__(machine.host.folder / "tmp", workers, program, patience=patience, **settings)
         self.url = f"http://{machine.host.address}:{HTTP_PORT}"
 
     def launch(self) -> None:
@@ -93,30 +106,46 @@ class RemoteService(Service):
 
 @dataclass
 class Cluster:
-    """A running cluster without a service. patience: seconds to wait for anything."""
+    """A running cluster without a service. brokers: their hosts. patience: seconds to wait for anything. boots: starts
+    the processes of a host that were started there before."""
 
     machines: dict[str, Machine]
+    brokers: list[str]
     patience: float
     services: list[RemoteService] = field(default_factory=list)
+    boots: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     @property
     def bootstrap(self) -> str:
-        """The broker's address."""
-        return f"{self.machines['broker'].host.address}:{BROKER_PORT}"
+        """The brokers' addresses."""
+        return ",".join(f"{self.machines[name].host.address}:{BROKER_PORT}" for name in self.brokers)
+
+    def boot(self, name: str) -> None:
+        """Start the processes of a host that has died, and plug its cable in."""
+        self.machines[name].host.heal()
+        self.boots[name]()
+
+    def broker(self, name: str) -> None:
+        """Start a broker on its host."""
+        addresses = [self.machines[one].host.address for one in self.brokers]
+        number = str(1 + self.brokers.index(name))
+        self.machines[name].python("-c", _BROKER, number, str(BROKER_PORT), *addresses)
+        self.boots[name] = partial(self.broker, name)
 
     def spark_worker(self, name: str, cores: int) -> None:
         """Start a worker of Spark on a host."""
         machine = self.machines[name]
         address = machine.host.address
-        more = ["--host", address, "--cores", str(cores), "--memory", "1g", "--work-dir", "/tmp/work"]
+        more = ["--host", address, "--cores", str(cores), "--memory", "4g", "--work-dir", "/tmp/work"]
         self._spark(machine, "worker.Worker", *more, f"spark://{self.machines['master'].host.address}:{MASTER_PORT}")
+        self.boots[name] = partial(self.spark_worker, name, cores)
 
     def spark_master(self) -> None:
         """Start Spark's master."""
         machine = self.machines["master"]
         self._spark(machine, "master.Master", "--host", machine.host.address, "--port", str(MASTER_PORT))
 
-    def service(self, name: str, workers: int, **settings: Any) -> RemoteService:
+    def service(self, name: str, workers: int, program: Path = DEMO, **settings: Any) -> RemoteService:
         """A service whose driver is on a host; not started."""
         machine = self.machines[name]
         conf = {"spark.authenticate.secret": SECRET, "spark.executor.memory": "512m"}
@@ -129,9 +158,11 @@ class Cluster:
             "log": {"directory": "/tmp/logs"},
         }
         for key, value in settings.items():
-            given[key] = {**given.get(key, {}), **value}
-        made = RemoteService(machine, workers, self.patience, **given)
+            given[key] = {**given.get(key, {}), **value} if isinstance(value, dict) else value
+        given["spark"]["conf"] = {**conf, **given["spark"]["conf"]}
+        made = RemoteService(machine, workers, program, self.patience, **given)
         self.services.append(made)
+        self.boots[name] = made.launch
         return made
 
     def sidecar(self, name: str) -> str:
@@ -145,7 +176,8 @@ class Cluster:
                 "http": {"host": address, "port": HTTP_PORT, "anonymous": "read"},
             })
         )  # fmt: skip
-        machine.python("-m", "vernier.service.sidecar", "--config", "/tmp/sidecar.yaml")
+        self.boots[name] = partial(machine.python, "-m", "vernier.service.sidecar", "--config", "/tmp/sidecar.yaml")
+        self.boots[name]()
         return f"http://{address}:{HTTP_PORT}"
 
     def _spark(self, machine: Machine, name: str, *arguments: str) -> None:
@@ -158,11 +190,18 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(
-    folder: Path, executors: dict[str, int], services: list[str], patience: float, *, spark: bool = True
+    folder: Path,
+    executors: dict[str, int],
+    services: list[str],
+    patience: float,
+    *,
+    spark: bool = True,
+    brokers: Sequence[str] = ("broker",),
 ) -> Iterator[Cluster]:
     """A cluster with a bucket and a topic. executors: the hosts of Spark's workers with their cores; services: further
-    hosts; spark: whether Spark's processes are started. This thread is on the host `client` as long as it runs."""
-    names = ["client", "store", "broker", "master", *executors, *services]
+    hosts; spark: whether Spark's processes are started; brokers: the hosts of Kafka's brokers, of which three have a
+    copy of each topic. This thread is on the host `client` as long as it runs."""
+    names = ["client", "store", *brokers, "master", *executors, *services]
     with network(folder, names) as hosts, contextlib.ExitStack() as stack:
         s3 = {**KEYS, "AWS_ENDPOINT_URL": f"http://{hosts['store'].address}:{S3_PORT}"}
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -171,10 +210,11 @@ def cluster(
         for name, host in hosts.items():
             machines[name] = Machine(host, {**env, "SPARK_LOCAL_IP": host.address})
             stack.callback(machines[name].close)
-        made = Cluster(machines, patience)
+        made = Cluster(machines, list(brokers), patience)
         stack.enter_context(hosts["client"].inside())
-        machines["store"].python("-m", "moto.server", "-H", hosts["store"].address, "-p", str(S3_PORT))
-        machines["broker"].python("-c", _BROKER, hosts["broker"].address, str(BROKER_PORT))
+        machines["store"].python("-m", "tests.cluster.store", hosts["store"].address, str(S3_PORT), "/tmp/trouble")
+        for name in brokers:
+            made.broker(name)
         if spark:
             made.spark_master()
             for name, cores in executors.items():
@@ -182,7 +222,7 @@ def cluster(
         wait_for("the S3 server", lambda: _answers(s3["AWS_ENDPOINT_URL"]), patience)
         client = boto3.client("s3", endpoint_url=s3["AWS_ENDPOINT_URL"], **_boto(s3))
         client.create_bucket(Bucket=BUCKET)
-        wait_for("the broker", lambda: _made(made.bootstrap), patience)
+        wait_for("the brokers", lambda: _made(made.bootstrap), patience)
         try:
             yield made
         finally:
@@ -205,10 +245,11 @@ def _answers(url: str) -> bool:
 
 
 def _made(bootstrap: str) -> bool:
-    """Whether the broker has made the topic."""
-    host, _, port = bootstrap.partition(":")
+    """Whether the brokers have made the topic."""
     with contextlib.suppress(OSError, BrokerError):
-        # The client would wait longer and longer for a broker that does not listen yet.
-        socket.create_connection((host, int(port)), 2).close()
+        for one in bootstrap.split(","):
+            host, _, port = one.partition(":")
+            # The client would wait longer and longer for a broker that does not listen yet.
+            socket.create_connection((host, int(port)), 2).close()
         return bool(create_topics(bootstrap, {"graph": 2}))
     return False

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -20,6 +21,9 @@ from typing import IO
 import psutil
 
 SUBNET = "10.77.0"
+_LINK = Path(__file__).with_name("link.py")
+_NOBODY = "02:00:00:00:00:01"
+"""An address of no interface: frames for it are lost."""
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h
 _ENTER = """
 mount --make-rprivate /
@@ -59,7 +63,9 @@ class Host:
     def __init__(self, switch: str, name: str, number: int, folder: Path) -> None:
         self.name, self.address = name, f"{SUBNET}.{number}"
         self.namespace, self.folder = f"{switch}-{name}", folder
-        self._switch, self._port = switch, f"p{number}"
+        self.others: list[Host] = []
+        self._switch, self._port, self._plug = switch, f"p{number}", (f"w{number}", f"x{number}")
+        self._cable: subprocess.Popen[bytes] | None = None
         (folder / "tmp").mkdir(parents=True)
         _run("ip", "netns", "add", self.namespace)
         veth = ["type", "veth", "peer", "name", "eth0", "netns", self.namespace]
@@ -107,6 +113,53 @@ class Host:
         """Plug the cable in again."""
         _run("ip", "-n", self._switch, "link", "set", self._port, "up")
 
+    def mute(self) -> None:
+        """Lose all that it sends to other hosts; what they send arrives."""
+        for other in self.others:
+            self._mistake(other)
+
+    def deafen(self) -> None:
+        """Lose all that other hosts send to it; what it sends arrives."""
+        for other in self.others:
+            other._mistake(self)
+
+    def hear_and_speak(self) -> None:
+        """End `mute` and `deafen`."""
+        for other in self.others:
+            for one, wrong in ((self, other), (other, self)):
+                with contextlib.suppress(subprocess.CalledProcessError):  # there was no mistake
+                    _run("ip", "-n", one.namespace, "neigh", "del", wrong.address, "dev", "eth0")
+
+    def _mistake(self, other: Host) -> None:
+        """Send frames for another host to an address that no interface has."""
+        where = ["lladdr", _NOBODY, "nud", "permanent", "dev", "eth0"]
+        _run("ip", "-n", self.namespace, "neigh", "replace", other.address, *where)
+
+    def wear(self, *options: str) -> None:
+        """Replace the cable by a bad one. options: those of link.py."""
+        outer, inner = self._plug
+        _run("ip", "-n", self._switch, "link", "add", "name", outer, "type", "veth", "peer", "name", inner)
+        _run("ip", "-n", self._switch, "link", "set", inner, "master", "switch", "up")
+        _run("ip", "-n", self._switch, "link", "set", outer, "up")
+        _run("ip", "-n", self._switch, "link", "set", self._port, "nomaster")
+        command = [sys.executable, str(_LINK), self._port, outer, *options]
+        enter = ["ip", "netns", "exec", self._switch]
+        self._cable = subprocess.Popen([*enter, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        if self._cable.stdout is None or not self._cable.stdout.readline():
+            raise OSError(f"{' '.join(command)} ended")
+
+    def renew(self) -> None:
+        """End `wear`."""
+        if self._cable is None:
+            return
+        self._cable.kill()
+        self._cable.wait()
+        if self._cable.stdout is not None:
+            self._cable.stdout.close()
+        self._cable = None
+        _run("ip", "-n", self._switch, "link", "set", self._port, "master", "switch")
+        _run("ip", "-n", self._switch, "link", "del", self._plug[0])
+
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """This thread, and what it starts, uses the host's network for as long as the block runs."""
@@ -122,6 +175,7 @@ class Host:
 
     def remove(self) -> None:
         """End its processes and delete it."""
+        self.renew()
         left = self.processes()
         self.signal(signal.SIGKILL)
         psutil.wait_procs(left, timeout=20)
@@ -141,6 +195,7 @@ def network(folder: Path, names: Sequence[str]) -> Iterator[dict[str, Host]]:
             hosts[name] = Host(switch, name, number, folder / name)
         known = "".join(f"{host.address} {host.name}\n" for host in hosts.values())
         for host in hosts.values():
+            host.others = [other for other in hosts.values() if other is not host]
             (host.folder / "hosts").write_text(f"127.0.0.1 localhost\n{known}", encoding="utf-8")
         yield hosts
     finally:
