@@ -41,6 +41,8 @@ class Load(threading.Thread):
     seed: int
     speed: float = 1.0
     foreign: bool = True
+    request_ms: int = 30_000
+    """How long a broker may take to answer before the load looks for another one."""
     sent: int = 0
     hostile_sent: int = 0
     slowest: float = 0.0
@@ -218,6 +220,7 @@ class Load(threading.Thread):
                 enable_idempotence=True,
                 max_request_size=16 << 20,
                 delivery_timeout_ms=_ACK_SECONDS * 1000,
+                request_timeout_ms=self.request_ms,
                 max_block_ms=_ACK_SECONDS * 1000,
             )
         futures = [

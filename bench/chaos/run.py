@@ -11,37 +11,20 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from bench.chaos import topics
 from bench.chaos.disk import SmallDisk
 from bench.chaos.explode import explode
 from bench.chaos.faults import Fault, Trouble, disk_faults, schedule
 from bench.chaos.load import Load
 from bench.chaos.memory import Group, Peaks
+from bench.chaos.outcome import Outcome, Say, published, ready
 from bench.chaos.sources import SETTINGS, odd_settings, write_schemas
-from bench.chaos.truth import VIEWS, Truth
-from bench.chaos.verify import (
-    APP,
-    ARRIVING,
-    SINKS,
-    Findings,
-    check,
-    check_audits,
-    check_letters,
-    moved_up,
-    updates_of,
-)
+from bench.chaos.verify import SINKS, Findings
 from bench.chaos.watch import Watch
 from tests.live.service import Service, wait_for
-from vernier.service.cli.commands.states import open_state
-from vernier.service.config.settings import load
-from vernier.service.sinks.audit import TopicAudit, audit_topics
 
 PROGRAM = Path(__file__).with_name("program.py")
 DISK_MB = 1024
@@ -51,7 +34,6 @@ START_SECONDS = 1800
 """How long the first start may take on a busy machine."""
 RECOVERY_SECONDS = 600
 """If no answer comes for this time after a fault, the run ends."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -155,37 +137,23 @@ def _run(plan: Plan, folder: Path, disk: SmallDisk, group: Group, report: Report
             trouble = Trouble(service, disk, random.Random(f"victims {plan.seed}"))
             _trouble(plan, trouble, load, watch, group, report, say)
             last = time.monotonic()
-            wait_for("/readyz says yes after the last fault", lambda: _ready(service), READY_SECONDS)
+            wait_for("/readyz says yes after the last fault", lambda: ready(service.url), READY_SECONDS)
             numbers["ready_after_seconds"] = round(time.monotonic() - last, 1)
             say(f"ready {numbers['ready_after_seconds']} s after the last fault; the load ends")
             end = load.finish()
             wait_for("all that was sent is final", lambda: watch.frontier >= end, RECOVERY_SECONDS)
-            wait_for("all of it is in the output topics", lambda: _published(service, end), RECOVERY_SECONDS)
+            wait_for("all of it is in the output topics", lambda: published(service.url, end), RECOVERY_SECONDS)
             watch.sample(end - 1)
         finally:
             watch.stopped.set()
             load.stopping.set()
             watch.join(60)
-        skewed = _skewed(service)
         say("reading the topics")
-        present = topics.names(service.bootstrap)
-        inputs = topics.read(service.bootstrap, sorted(present & (SETTINGS.keys() | odd_settings(folder).keys())))
-        sinks = topics.read(service.bootstrap, [f"{APP}.{view}" for view in VIEWS])
-        letters = topics.read(service.bootstrap, sorted(name for name in present if name.endswith(".dlq")))
-        check_audits(audit(service), findings)
+        outcome = Outcome.read(service.url, service.bootstrap, service.config)
         began = time.monotonic()
         service.stop()
         numbers["stopped_in_seconds"] = round(time.monotonic() - began, 1)
-    outputs = {view: sinks[f"{APP}.{view}"] for view in VIEWS}
-    say(
-        f"comparing {sum(map(len, inputs.values()))} messages, {len(watch.samples)} samples, "
-        f"{sum(map(len, outputs.values()))} messages of output and {sum(map(len, letters.values()))} dead letters"
-    )
-    updates = moved_up(updates_of(inputs), outputs, skewed, findings)
-    check(Truth(updates), watch.samples, outputs, findings)
-    check_letters(inputs, letters, findings)
-    for problem in watch.wrong[:20]:
-        findings.add(problem)
+    updates = outcome.compare(watch, findings, say)
     if group.killed():
         findings.add(f"the kernel killed {group.killed()} processes for memory")
     if peaks.over:
@@ -193,12 +161,12 @@ def _run(plan: Plan, folder: Path, disk: SmallDisk, group: Group, report: Report
     numbers |= {
         "messages": load.sent,
         "hostile": load.hostile_sent,
-        "updates": len(updates),
+        "updates": updates,
         "answers": {str(status): count for status, count in sorted(watch.statuses.items())},
         "oldest_answer_seconds": round(watch.oldest, 1),
         "longest_ending_seconds": round(trouble.longest_ending, 1),
         "slowest_send_seconds": round(load.slowest, 1),
-        "skewed": skewed,
+        "skewed": outcome.skewed,
         "memory": group.kind or "watched",
         "memory_limit_mb": None if group.limit is None else group.limit >> 20,
         "killed_for_memory": group.killed(),
@@ -264,40 +232,6 @@ def _recovered(fault: Fault, service: Service, load: Load, watch: Watch) -> None
         return watch.frontier > now
 
     wait_for(f"answers go on after {fault}", later, RECOVERY_SECONDS)
-
-
-def audit(service: Service) -> list[TopicAudit]:
-    """The findings of the service's own tool (`vernier sinks verify`): each message once, no progress left out, each
-    change of the state's history in its view's topic."""
-    settings = load(service.config, {}).settings
-    return audit_topics(settings.kafka_client(), open_state(settings.state.path))
-
-
-def _ready(service: Service) -> bool:
-    return httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200
-
-
-def _published(service: Service, end: int) -> bool:
-    answer = httpx.get(f"{service.url}/v1/sinks", timeout=10)
-    if answer.status_code != 200:
-        return False
-    sinks = answer.json()["sinks"]
-    return len(sinks) == len(VIEWS) and all(_reaches(sink["frontier"], end) for sink in sinks.values())
-
-
-def _reaches(frontier: list[str] | None, end: int) -> bool:
-    """None: not known yet. An empty frontier: everything is complete."""
-    return frontier is not None and (not frontier or int(frontier[0]) >= end)
-
-
-def _skewed(service: Service) -> dict[str, int]:
-    """Arrivals that were moved up to the frontier, by source."""
-    found = {}
-    for line in httpx.get(f"{service.url}/metrics", timeout=10).text.splitlines():
-        if line.startswith("vernier_source_late_updates_total{") and 'action="skewed"' in line:
-            name = line.split('source="')[1].split('"')[0]
-            found[name] = int(float(line.rsplit(" ", 1)[1]))
-    return {name: found.get(name, 0) for name in ARRIVING}
 
 
 def line(report: Report) -> str:
