@@ -74,6 +74,7 @@ SHORT: dict[str, list[list[str]]] = {
     "snapshots": [["--rows", "2000000", "--changes", "20000", "--kills", "1"]],
     "spark_reads": [["--rows", "200000"]],
     "sql": [["--scale", "0.01"]],
+    "checkpoints": [[]],
     "nexmark": [[]],
     "recursion": [[]],
     "commit": [[]],
@@ -140,6 +141,7 @@ FULL: dict[str, list[list[str]]] = {
         ["--scale", "1"],
         ["--scale", "1", "--queries", "1,13", "--sizes", "", "--loads", "1000,10000,100000"],
     ],
+    "checkpoints": [["--scale", "0.1", "--workers", "2"], ["--scale", "1"]],
     "nexmark": [["--events", "1000000", "--files", "10"]],
     "recursion": [[], ["--nodes", "10000", "--edges", "20000"]],
     "flows": [

@@ -61,6 +61,7 @@ NIGHTLY: dict[str, list[str]] = {
         "--most",
         "0",
     ],
+    "checkpoints": ["--epochs", "5"],
     "snapshots": ["--rows", "20000", "--nodes", "1000", "--changes", "500", "--kills", "1"],
     "failover": ["--kills", "1"],
     "burst": ["--rate", "20", "--times", "5", "--seconds", "2", "--calm", "4"],
