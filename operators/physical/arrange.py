@@ -17,6 +17,7 @@ from vernier.operators.planning.ops import ArrangeOp, ViewOp
 from vernier.operators.planning.plan import rows_wanted
 from vernier.operators.planning.stages import Words
 from vernier.operators.runtime.exchange import Round, least
+from vernier.operators.runtime.key_sample import KeySample
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.operators.runtime.string_exchange import swap_parcels
@@ -30,7 +31,13 @@ _NO_NOTE = np.empty(0, np.int64)
 
 
 def exchange_updates(
-    scope: ScopeRun, data: Ints | None, key: Ints, columns: int, texts: Words = (), agrees: bool = False
+    scope: ScopeRun,
+    data: Ints | None,
+    key: Ints,
+    columns: int,
+    texts: Words = (),
+    agrees: bool = False,
+    sample: KeySample | None = None,
 ) -> Ints:
     """Send updates of `columns` columns to the workers that own the hash of their words `key`. Returns the updates that
     this worker owns. Every worker must call it, with data or without.
@@ -38,7 +45,7 @@ def exchange_updates(
     texts: the words of a row at which a text begins; the contents travel with the rows
     (operators/runtime/string_exchange.py). If `agrees` is set, the messages also settle the scope's `agreed` round, the
     least round that any worker proposes: each message then ends with a row `[whether there is a round | the round]`. An
-    update is always wide enough for that row.
+    update is always wide enough for that row. sample: counts the keys.
     """
     exchange, mine, depth = scope.exchange, scope.proposed, scope.depth
     note = _NO_NOTE
@@ -47,6 +54,8 @@ def exchange_updates(
         if mine is not None:
             note[: 1 + depth] = (1, *mine)
     data = np.empty((0, columns), np.int64) if data is None else np.ascontiguousarray(data)
+    if sample is not None:
+        sample.see(data, key)
     parts, offsets = split_rows(data, key, exchange.workers, note)
     sent = [parts[a:b] for a, b in pairwise(offsets.tolist())]
     if texts:
@@ -77,6 +86,7 @@ class Arrange(Operator):
         words = (*op.key, *op.val)
         self.texts = tuple(words[at] for at in op.texts)
         self.exchanges = op.exchange and scope.exchange.workers > 1
+        self.sample = scope.sample(op.trace, self.key_width) if self.exchanges else None
         self.trace: Trace = scope.traces[op.trace]
         self.fresh: Ints | Batch | None = None
         self.rows_wanted = rows_wanted(scope.plan, op.id)
@@ -139,7 +149,9 @@ class Arrange(Operator):
     def _exchanged(self) -> Ints:
         """The updates of all workers' inputs in this step that this worker owns, in any order."""
         columns = self.input.op.width + self.depth + 2
-        return exchange_updates(self.scope, self.input.out, self.key, columns, self.texts, self.agrees)
+        return exchange_updates(
+            self.scope, self.input.out, self.key, columns, self.texts, self.agrees, sample=self.sample
+        )
 
 
 class View(Operator):

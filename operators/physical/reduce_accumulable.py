@@ -44,6 +44,7 @@ class Accumulate(Reduction):
         self.words, self.vals = np.array(op.words, np.int64), np.array(op.val, np.int64)
         self.texts = texts_among((*op.words, *op.val), self.rows.op.texts)
         self.exchanges = op.exchange and scope.exchange.workers > 1
+        self.sample = scope.sample(op.state, self.key_width) if self.exchanges else None
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
         self.layout = np.array(op.slots, np.int64), op.page, op.length
         self.keyed_already = (*op.words, *op.val) == tuple(range(self.rows.op.width))
@@ -79,7 +80,7 @@ class Accumulate(Reduction):
         out, at = self.rows.out, self.rows.op.width
         sent = None if out is None else out[:, [*self.words.tolist(), *self.vals.tolist(), at, at + 1]]
         key = np.arange(self.key_width)
-        data = exchange_updates(self.scope, sent, key, width + 2, self.texts)
+        data = exchange_updates(self.scope, sent, key, width + 2, self.texts, sample=self.sample)
         return key_updates(data, key, np.arange(self.key_width, width), 0)
 
 

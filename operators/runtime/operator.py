@@ -15,6 +15,7 @@ from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.op import Op
 from vernier.operators.runtime.budget import Yield
 from vernier.operators.runtime.exchange import Round
+from vernier.operators.runtime.key_sample import KeySample
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
@@ -53,7 +54,8 @@ class Operator:
     In each step (slice, round) of its scope, `step(now)` reads the output of its inputs in the same step and sets
     `out`: updates `[row | time | rounds | diff]`, all at round `now`, or None. `keyed`, if the operator happens to have
     it, is the same output as keyed rows by the first `keyed_by` words, sorted and consolidated. `given` accounts for
-    the output of an operator that can emit more than it reads. `counters` feed the metrics.
+    the output of an operator that can emit more than it reads. `counters` feed the metrics. `sample`: the keys of the
+    rows that it sends to their owners, if it does.
     """
 
     nests = False
@@ -73,6 +75,7 @@ class Operator:
         self.keyed_by = 0
         self.counters = Counters()
         self.given: Yield | None = None
+        self.sample: KeySample | None = None
 
     def step(self, now: Round) -> None:
         """Do this operator's work at round `now`."""

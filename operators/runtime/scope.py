@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.budget import DOWNSTREAM, PIECE, Budget
 from vernier.operators.runtime.exchange import Exchange, Round
+from vernier.operators.runtime.key_sample import KeySample
 from vernier.operators.runtime.operator import Slice
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace.spine import Trace
@@ -27,6 +28,7 @@ class State(Protocol):
     traces: dict[str, Trace]
     queues: dict[str, Queue]
     heap: Heap
+    samples: dict[str, KeySample]
 
 
 class ScopeRun:
@@ -51,6 +53,7 @@ class ScopeRun:
         self.depth = spec.depth
         self.exchange, self.traces, self.queues, self.slice = exchange, state.traces, state.queues, slice_
         self.heap: Heap = state.heap
+        self._samples = state.samples
         self.budget = budget
         self.operators: list[Operator] = []
         self.by_id: dict[int, Operator] = {} if parent is None else parent.by_id
@@ -59,6 +62,10 @@ class ScopeRun:
         self.pending: set[Round] = set()
         self.proposed: Round | None = None
         self.agreed: Round | None = None
+
+    def sample(self, trace: str, width: int) -> KeySample | None:
+        """The sample of the rows that travel to a trace, by key words; None if all rows have the same key."""
+        return self._samples.setdefault(trace, KeySample(width)) if width else None
 
     def operator(self, op_id: int) -> Operator:
         """The running operator for an operator of the plan."""

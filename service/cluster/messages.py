@@ -153,7 +153,8 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     distinct data times. phases: seconds by phase. operators: seconds, updates in and updates out, by operator. due:
     the next time at which something must happen. rounds: by loop. merged, kept: updates that went into merges, and
     those left after them. exchanged: bytes sent to peers. memory: resident bytes. filled: its part of a change of
-    programs, if one is under way.
+    programs, if one is under way. hot_keys: the most frequent key of the rows sent to an operator, its share, and the
+    number of rows looked at.
     """
 
     attempt: str
@@ -184,6 +185,7 @@ class Report(msgspec.Struct, tag="report", frozen=True, kw_only=True):
     memory: int
     began_ns: int = 0
     filled: Filled | None = None
+    hot_keys: dict[str, tuple[str, float, int]] = {}
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True):

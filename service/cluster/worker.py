@@ -173,7 +173,8 @@ def work(
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow
     own = report(shard, step, admitted, result, worker.totals(), stored, clock.seconds, exchange.bytes_sent)
-    process.link.report(msgspec.structs.replace(own, began_ns=began_ns, filled=filled))
+    hot_keys = worker.hot_keys()
+    process.link.report(msgspec.structs.replace(own, began_ns=began_ns, filled=filled, hot_keys=hot_keys))
     process.keep(shard, base)
     if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
         relieve((one for kept in process.shards.values() for one in kept), process.directory)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vernier.service.cluster.messages import Report
+from vernier.service.coordinator.hot_keys import hot_keys
 from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.observability.metrics import Stats
 from vernier.storage.state.manifest import Manifest, SourceEntry
@@ -71,6 +72,9 @@ class EpochMetrics:
         for loop, rounds in reports[0].rounds.items():
             stats.set("fixpoint_rounds", loop, value=rounds)
         _set_sources(stats, reports, sources)
+        stats.clear("operator_hot_key_share")
+        for hot in hot_keys(reports):
+            stats.set("operator_hot_key_share", hot.operator, hot.key, value=round(hot.share, 3))
         return stats
 
     def committed(self, totals: Stats, seconds: float) -> None:

@@ -28,6 +28,7 @@ from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.epoch_log import EpochLog
 from vernier.service.coordinator.executors import MissingWorkers
 from vernier.service.coordinator.heartbeat import Heartbeat
+from vernier.service.coordinator.hot_keys import HotKeyLog
 from vernier.service.coordinator.stuck_workers import StuckWorkers
 from vernier.service.coordinator.tracing import Spans
 from vernier.service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
@@ -114,6 +115,7 @@ class Runner:
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
         self._log, self._hooks = EpochLog(spans), hooks or Hooks()
+        self._hot = HotKeyLog()
         self._quarantine = False
         self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
         self._running = threading.Lock()
@@ -208,6 +210,7 @@ class Runner:
                 self._quarantine, self._poisoned = False, {}
                 seconds = time.perf_counter() - began
                 self._log.committed(manifest, attempt, seconds)
+                self._hot.follow(attempt.reports, self.epochs.plan)
                 if start.part is None:
                     self._hooks.took(read_between(start.offsets, manifest.offsets), seconds)
                 if start.target is not None and start.target.switch:

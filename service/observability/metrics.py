@@ -86,6 +86,12 @@ CATALOGUE = _catalogue(
             "operator_duration_seconds", "histogram", ("operator",), "Time in an operator per epoch.", DURATION_BOUNDS
         ),
         Metric("operator_updates_total", "counter", ("operator", "direction"), "Updates into and out of an operator."),
+        Metric(
+            "operator_hot_key_share",
+            "gauge",
+            ("operator", "key"),
+            "Share of the rows sent to an operator that have one key, from a quarter on.",
+        ),
         Metric("fixpoint_rounds", "gauge", ("operator",), "Rounds that the loop ran in the newest epoch."),
         Metric("trace_updates", "gauge", ("trace",), "Updates held in a trace."),
         Metric("trace_bytes", "gauge", ("trace", "tier"), "Bytes of a trace, by where they are."),

@@ -217,6 +217,7 @@ def router(context: Context) -> APIRouter:
                 for labels, h in snapshot.stats.histograms.get("operator_duration_seconds", {}).items()
             },
             "rounds": _numbers(snapshot, "fixpoint_rounds", ("operator",)),
+            "hot_keys": _numbers(snapshot, "operator_hot_key_share", ("operator", "key")),
         }
         return reply({"program": snapshot.manifest.program, "plan": plan, "operators": operators})
 
