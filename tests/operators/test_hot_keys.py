@@ -15,7 +15,7 @@ KEY = np.array([0], np.int64)
 
 
 def rows(*parts: tuple[int, int]) -> np.ndarray:
-    """So many rows of each key, mixed."""
+    """Rows of each key by their number, mixed."""
     keys = np.repeat([key for key, _ in parts], [count for _, count in parts])
     np.random.default_rng(1).shuffle(keys)
     return np.column_stack((keys, np.arange(len(keys)))).astype(np.int64)
