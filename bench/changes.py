@@ -97,9 +97,11 @@ class Uses(threading.Thread):
 
 class Service(threading.Thread):
     """The driver on a folder. commits: of each epoch that has moved the frontier, when it was committed and which
-    programs it is of."""
+    programs it is of. more: settings."""
 
-    def __init__(self, folder: Path, broker: EmbeddedBroker, workers: int) -> None:
+    def __init__(
+        self, folder: Path, broker: EmbeddedBroker, workers: int, more: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(daemon=True)
         self.state = StateDirectory(folder / "state")
         self.commits: list[int] = []
@@ -112,7 +114,7 @@ class Service(threading.Thread):
             given = {"path": folder / f"{name}.parquet", "format": "parquet", "time": AT}
             settings[f"sources.{name}.clock"] = "event"
             settings |= {f"sources.{name}.snapshot.{key}": value for key, value in given.items()}
-        self.driver = Driver(folder, settings)
+        self.driver = Driver(folder, settings | dict(more or {}))
         self._over = threading.Event()
 
     def run(self) -> None:

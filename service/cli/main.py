@@ -26,7 +26,7 @@ _COMMANDS = (
     *(kafka.send, kafka.dlq),
     *(reading.query, reading.watch, reading.status),
     asking.sql,
-    *(control.pause, control.resume, control.drain),
+    *(control.pause, control.resume, control.drain, control.rescale),
     *(states.state, sinks.sinks),
     joining.programs,
 )

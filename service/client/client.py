@@ -337,6 +337,17 @@ class Client:
         found: dict[str, Any] = msgspec.json.decode(answer.content)
         return found
 
+    def rescale(self, workers: int | None = None, *, wait_ms: int = 0) -> dict[str, Any]:
+        """Change the number of workers if it is given; returns how many there are. `acknowledged`: an epoch of as many
+        workers is committed, or the request is refused.
+        """
+        path = "/v1/control/workers"
+        if workers is None:
+            return self._json(path)
+        answer = self._send("POST", path, params={"workers": workers, "wait_ms": wait_ms})
+        found: dict[str, Any] = msgspec.json.decode(answer.content)
+        return found
+
     def status(self) -> dict[str, Any]:
         """The status of the service: readiness with reasons, the newest epoch, views, sources, sinks, arrangements,
         latency.

@@ -16,11 +16,17 @@ def load() -> None:
 
     Spark runs a garbage collection after each task, and the loaded modules are a million objects that never die.
     """
-    import vernier.service.cluster.worker  # noqa: F401  (to have it in memory)
+    import pyarrow
+    import pyspark.worker  # noqa: F401  (to have it in memory, as the next one)
+
+    import vernier.service.cluster.worker  # noqa: F401
     from vernier.service.cluster.precompile import warm
 
     # Prints only if set-up has not compiled the kernels for this processor.
     warm(lambda what: print(f"kernels: {what}", file=sys.stderr, flush=True))
+    # With its first conversion pyarrow imports pandas, a second of work that each new worker would do in its first
+    # epoch.
+    pyarrow.array([0]).to_numpy()
     gc.collect()
     gc.freeze()
 

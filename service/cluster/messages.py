@@ -38,11 +38,12 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
 
 
 class Hot(msgspec.Struct, frozen=True, array_like=True):
-    """A shard whose state a worker process has in memory, as some attempt of an epoch left it."""
+    """A shard, one of `workers`, whose state a worker process has in memory, as some attempt of an epoch left it."""
 
     shard: int
     epoch: int
     attempt: str
+    workers: int
 
 
 class Open(msgspec.Struct, tag="open", frozen=True):

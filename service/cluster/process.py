@@ -109,19 +109,23 @@ class Process:
         return plan
 
     def change(self, job: Job) -> bool:
-        """Go on with a job that differs in its programs and sources alone; False if it differs in more."""
+        """Go on with a job that differs in its programs, its sources and its share of the memory alone; False if it
+        differs in more."""
         mine = replace(
             self.job,
             programs=job.programs,
             fingerprint=job.fingerprint,
             ingestion=job.ingestion,
             former=job.former,
+            most_bytes=job.most_bytes,
         )
         if mine != job:
             return False
-        self.job = job
-        for name in ("plan", "ingestion", "loading"):
+        was, self.job = self.job, job
+        for name in ("ingestion", "loading", "budget"):
             self.__dict__.pop(name, None)
+        if (job.programs, job.fingerprint, job.former) != (was.programs, was.fingerprint, was.former):
+            self.__dict__.pop("plan", None)
         return True
 
     @cached_property
@@ -151,7 +155,7 @@ class Process:
         self.mailbox.close()
 
     def hot(self) -> list[Hot]:
-        return [Hot(one.index, one.epoch, one.attempt) for kept in self.shards.values() for one in kept]
+        return [Hot(one.index, one.epoch, one.attempt, one.workers) for kept in self.shards.values() for one in kept]
 
     def keep(self, shard: Shard, base: Shard) -> None:
         """Remember a shard, and the shard it was made from in case this attempt is not the one that is committed."""

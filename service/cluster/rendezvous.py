@@ -122,7 +122,7 @@ class Rendezvous:
         self._stuck = stuck
         self._lock = threading.Lock()
         self._current: Attempt | None = None
-        self._wires: set[Wire] = set()
+        self._connected: set[_Peer] = set()
         self._strangers: set[socket.socket] = set()
         self._unheard = threading.BoundedSemaphore(STRANGERS)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -158,18 +158,25 @@ class Rendezvous:
             self._send(wire, Cancel(attempt.id, reason))
         return True
 
+    def surplus(self, attempt: Attempt) -> list[int]:
+        """The processes on this host that are connected and were none of a completed attempt's workers."""
+        here = socket.gethostname()
+        with self._lock:
+            others = self._connected.difference(attempt._peers)
+        return [peer.hello.pid for peer in others if peer.hello.host == here]
+
     def close(self) -> None:
         """Stop listening and disconnect all workers."""
         self._acceptor.stopping.set()
         with self._lock:
-            wires, self._wires = self._wires, set()
+            connected, self._connected = self._connected, set()
             strangers = set(self._strangers)
         # A blocked accept does not notice that its socket was closed.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        for wire in wires:
-            wire.close()
+        for peer in connected:
+            peer.wire.close()
         for stranger in strangers:
             with contextlib.suppress(OSError):
                 stranger.shutdown(socket.SHUT_RDWR)
@@ -210,7 +217,7 @@ class Rendezvous:
         finally:
             peer.wire.close()
             with self._lock:
-                self._wires.discard(peer.wire)
+                self._connected.discard(peer)
             self._gone(peer, why)
 
     def _greeted(self, connected: socket.socket) -> _Peer | None:
@@ -229,9 +236,10 @@ class Rendezvous:
             if isinstance(hello, Hello) and hmac.compare_digest(hello.token.encode(), self.keys.token.encode()):
                 connected.settimeout(None)
                 wire.limit = LARGEST_FRAME
+                peer = _Peer(wire, hello)
                 with self._lock:
-                    self._wires.add(wire)
-                return _Peer(wire, hello)
+                    self._connected.add(peer)
+                return peer
         except (OSError, ProtocolBroken) as error:
             said = str(error)
         _log.warning("refused a connection from %s: %s", host, said)
@@ -337,13 +345,13 @@ def place(hot: list[list[Hot]], start: Start) -> list[int]:
     """Which task gets which shard: result[shard] is an index into `hot`, which lists the shards that each task's
     process holds.
 
-    A process keeps a shard that it holds exactly as the newest commit left it. The other processes get the remaining
-    shards in order.
+    A process keeps a shard that it holds exactly as the newest commit left it, and cut for as many workers. The other
+    processes get the remaining shards in order.
     """
     taken: dict[int, int] = {}
     for task, shards in enumerate(hot):
         for one in shards:
-            current = (one.epoch, one.attempt) == (start.epoch - 1, start.base)
+            current = (one.epoch, one.attempt, one.workers) == (start.epoch - 1, start.base, len(hot))
             if current and one.shard not in taken and one.shard < len(hot):
                 taken[one.shard] = task
                 break

@@ -39,18 +39,19 @@ SHOWN_BYTES = 64 << 10
 
 @dataclasses.dataclass
 class Shard:
-    """The traces and held updates of shard `index` as `attempt` left them at the end of `epoch`."""
+    """The traces and held updates of shard `index`, one of `workers`, as `attempt` left them at the end of `epoch`."""
 
     index: int
     epoch: int
     attempt: str
     state: WorkerState
     held: dict[str, list[HeldUpdates]]
+    workers: int = 1
 
     @staticmethod
-    def empty(plan: Plan, index: int) -> Shard:
+    def empty(plan: Plan, index: int, workers: int = 1) -> Shard:
         """The shard before the first epoch."""
-        return Shard(index, 0, "", WorkerState.empty(plan), {name: [] for name in plan.sources})
+        return Shard(index, 0, "", WorkerState.empty(plan), {name: [] for name in plan.sources}, workers)
 
     @staticmethod
     def load(plan: Plan, directory: StateDirectory, manifest: Manifest, index: int, workers: int) -> Shard:
@@ -100,7 +101,7 @@ class Shard:
             name: Whole(one.whole.of, tuple(one.whole.words)) for name, one in manifest.traces.items() if one.whole
         }
         state = WorkerState(traces, manifest.upper, queues, heap, wholes=wholes, sources=columns)
-        return Shard(index, manifest.epoch, manifest.attempt, state, held)
+        return Shard(index, manifest.epoch, manifest.attempt, state, held, workers)
 
     def fits(self, plan: Plan) -> bool:
         """Whether the shard has exactly what a plan keeps; otherwise it must be adapted to the plan

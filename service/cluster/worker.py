@@ -167,7 +167,7 @@ def work(
     if target is not None and not target.switch:
         filled = filling.step(base.state, exchange, clock.seconds["dataflow"])
         clock.end("fill")
-    shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held)
+    shard = Shard(assigned.shard, start.epoch, attempt, state, admitted.held, exchange.workers)
     process.background_writer.tend(state.traces.values(), shard.epoch, attempt, shard.index, base.attempt)
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
@@ -191,13 +191,13 @@ def _without_history(plan: Plan) -> Plan:
 
 def _base(process: Process, assigned: Assign, epoch: int, attempt: str) -> Shard:
     """The shard as the newest commit left it: hot, or opened from the state directory."""
-    index = assigned.shard
+    index, workers = assigned.shard, len(assigned.peers)
     for shard in process.shards.get(index, ()):
-        if (shard.epoch, shard.attempt) == (epoch, attempt):
+        if (shard.epoch, shard.attempt, shard.workers) == (epoch, attempt, workers):
             return shard
     if attempt == "":
-        return Shard.empty(process.plan, index)
-    return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index, len(assigned.peers))
+        return Shard.empty(process.plan, index, workers)
+    return Shard.load(process.plan, process.directory, process.directory.manifest(epoch), index, workers)
 
 
 def report(

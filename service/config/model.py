@@ -99,6 +99,10 @@ class Settings(BaseSettings):
             )
         return self
 
+    def with_workers(self, workers: int) -> Settings:
+        """The same settings with another number of workers."""
+        return self.model_copy(update={"workers": workers})
+
     # --- what follows from them ---------------------------------------------------------------------------------------
 
     def source(self, name: str) -> Source:

@@ -149,7 +149,9 @@ class Epoch(Section):
 class Spark(Section):
     """The Spark engine."""
 
-    master: str | None = Field(default=None, description="default: local[workers]")
+    master: str | None = Field(
+        default=None, description="default: local[n], n the workers, or twice the cores if that is more"
+    )
     driver_memory: str | None = Field(
         default=None, description="Java heap of the driver, like 1g; null: a sixth of the memory, 384m to 1g"
     )

@@ -232,6 +232,15 @@ class Committer:
             self.changing.ingestion = ingestion
         show_plan(self.directory, plan)
 
+    def rescale(self, workers: int) -> None:
+        """Make the next epochs with another number of workers. Nothing is rewritten: the first of these epochs opens
+        the parts of the old shards by hash range (storage/state/reshard.py) and its manifest names them. Call it
+        between two epochs, and not while workers fill other programs."""
+        if self.changing is not None:
+            raise RuntimeError("workers fill what is new in other programs")
+        _log.info("the state of %d workers is resharded for %d", self.workers, workers)
+        self.workers = workers
+
     def change_to(self, changing: Changing | None) -> None:
         """Let workers fill what is new in other programs, beside the next epochs, and then switch to them. None: give
         that up. Call it between two epochs."""

@@ -28,6 +28,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -53,11 +54,12 @@ from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
 from vernier.service.coordinator.service_topics import ServiceTopics
-from vernier.service.coordinator.session import Stage, start_session
+from vernier.service.coordinator.session import Stage, room, start_session
 from vernier.service.coordinator.snapshots import Snapshots
 from vernier.service.coordinator.streaming_query import Query
 from vernier.service.coordinator.topics import LASTING, TopicReplaced
 from vernier.service.coordinator.tracing import Spans
+from vernier.service.coordinator.worker_count import WorkerCount
 from vernier.service.errors import (
     OffsetsBeyond,
     OperatorNeeded,
@@ -65,6 +67,7 @@ from vernier.service.errors import (
     SnapshotChanged,
     SnapshotShares,
     SparkFailed,
+    StateDamaged,
 )
 from vernier.service.ingest.former import former_columns
 from vernier.service.observability import logs
@@ -85,7 +88,11 @@ class Driver:
     """The Spark side of one service, from its topics to its query. Raises VernierErrors when it cannot start."""
 
     def __init__(self, settings: Settings, gateway: Gateway | None = None) -> None:
-        self.settings = settings
+        configured, self._room = settings.workers, room(settings)
+        self._executors: Executors | None = None
+        self._count = WorkerCount(settings.state.place.open(), configured, self._slots)
+        self.settings = settings = settings.with_workers(self._count.workers)
+        self._room = room(settings)
         self._stop = threading.Event()
         self._threads = Threads()
         self._programs = Programs(settings)
@@ -98,12 +105,13 @@ class Driver:
         # If the JVM was launched earlier, use its folder for temporary files.
         self._scratch = gateway.scratch if gateway is not None else Path(tempfile.mkdtemp(prefix="d-"))
         self._spark: SparkSession | None = None
-        self._executors: Executors | None = None
         self._running: Query | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         directory = StateDirectory(settings.state.place)
         if settings.state.standby and standing_by.acquire(directory):
-            # Programs may have joined or left meanwhile.
+            # Programs may have joined or left meanwhile, and the number of workers may have changed.
+            self._count = WorkerCount(directory.blob, configured, self._slots)
+            self.settings = settings = settings.with_workers(self._count.workers)
             self._programs = Programs(settings)
             self._bundle = self._programs.bundle()
             app = self._bundle.app
@@ -123,6 +131,7 @@ class Driver:
             limiter=self._limiter,
             begins=settings.begins,
         )
+        self._count.publish()
         if settings.state.rebuild and not epochs.anew:
             self._topics.rebuild_replaced(epochs)
         if settings.state.discard_after is not None:
@@ -178,6 +187,7 @@ class Driver:
         failures = Failures(self.settings.epoch, self._runner.troubles, self._epochs.reached)
         self._attach(spark)
         while not self._stop.is_set():
+            self._rescale(spark)
             if not self._wanted():
                 self._stop.wait(LOOK_SECONDS)
                 continue
@@ -221,12 +231,15 @@ class Driver:
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
         """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""
         self._spark = spark = start_session(self.settings, self._bundle.app.name, self._scratch, gateway)
-        self._executors = executors = Executors(spark, self.settings.workers, self._threads)
+        workers, on_cluster = self.settings.workers, self.settings.spark.on_cluster
+        self._executors = executors = Executors(spark, workers, self._threads, on_cluster=on_cluster)
         executors.wake()
         return spark
 
     def _attach(self, spark: SparkSession) -> None:
-        """Give the runner a stage for the programs and topics as they are now."""
+        """Give the runner a stage for the programs, topics and workers as they are now."""
+        if self._executors is not None:
+            self._executors.workers = self.settings.workers
         self._runner.attach(Stage(spark, self._job(), self.settings.workers))
 
     def _query(self, spark: SparkSession) -> None:
@@ -249,6 +262,7 @@ class Driver:
                     break
                 if self._executors is not None and self.settings.spark.on_cluster:
                     self._executors.wake()
+                self._rescale(spark)
                 if query.ended(LOOK_SECONDS):
                     raise SparkFailed(problem="the query ended by itself")
                 if not self._wanted(query) or self._topics.differ(self._epochs):
@@ -264,6 +278,36 @@ class Driver:
         if changed is not None:
             self._change(spark, changed)
         self._runner.go_on()
+
+    def _rescale(self, spark: SparkSession) -> None:
+        """Make the next epochs with another number of workers, if an operator wants that. An epoch that runs ends
+        first; nothing else waits."""
+        busy = "a change of programs has to end first" if self._target is not None else ""
+        if self._snapshots.entering:
+            busy = "the snapshot of a source has to enter first"
+        if self._count.look(busy):
+            self._verify()
+            self._runner.between(lambda: self._use_workers(spark, self._count.workers))
+        self._count.publish()
+
+    def _use_workers(self, spark: SparkSession, workers: int) -> None:
+        """Continue with another number of workers. Called between epochs."""
+        self._verify()
+        self.settings = self.settings.with_workers(workers)
+        self._runner.rescale(workers)
+        self._attach(spark)
+
+    def _verify(self) -> None:
+        """Verify files that were written since the last call, because other workers will open parts of them."""
+        if self._scrub is not None:
+            with suppress(StateDamaged):  # the next epoch raises it
+                self._scrub.require(anew=True)
+
+    def _slots(self) -> int | None:
+        """How many tasks Spark can run at once; None if that is not known."""
+        if self._room is not None or self._executors is None:
+            return self._room
+        return self._executors.slots()
 
     def _load(self, spark: SparkSession) -> bool:
         """Load what the query needs of the sources' snapshots; returns whether it has loaded anything."""

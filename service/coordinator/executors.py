@@ -9,10 +9,15 @@ needed. Cost: one call to Spark's JVM a second, and a job of empty tasks for eac
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -20,13 +25,19 @@ from vernier.service.cluster.rendezvous import Attempt
 from vernier.service.coordinator.attempt_watch import AttemptWatch
 from vernier.storage.threads import Threads
 
+GONE_SECONDS = 0.5
+"""Seconds for a worker process that was ended to be gone."""
+
+_log = logging.getLogger("vernier.workers")
+
 
 class Executors:
-    """The executors of a Spark session, for a service of `workers` workers. threads: the owner of the threads that wake
-    them."""
+    """The executors of a Spark session, for a service of `workers` workers, a number that may change. on_cluster:
+    whether they are processes of their own. threads: the owner of the threads that wake them."""
 
-    def __init__(self, spark: SparkSession, workers: int, threads: Threads) -> None:
-        self._spark, self._workers, self._threads = spark, workers, threads
+    def __init__(self, spark: SparkSession, workers: int, threads: Threads, *, on_cluster: bool) -> None:
+        self.workers = workers
+        self._spark, self._threads, self._on_cluster = spark, threads, on_cluster
         self._known: frozenset[str] = frozenset()
         self._waking = threading.Lock()
 
@@ -43,8 +54,8 @@ class Executors:
         slots = self.slots()
         if slots is None:
             return "Spark does not answer"
-        if slots < self._workers:
-            return f"Spark has free cores for {slots} of {self._workers} tasks and waits for an executor"
+        if slots < self.workers:
+            return f"Spark has free cores for {slots} of {self.workers} tasks and waits for an executor"
         return "Spark has an executor for each task; a Python worker is starting"
 
     def slots(self) -> int | None:
@@ -65,8 +76,21 @@ class Executors:
 
     def _wake(self, _stopping: threading.Event) -> None:
         with self._waking, contextlib.suppress(Exception):
-            tasks = max(self._workers, self.slots() or 0)
+            # On this host, a process beyond the workers would take their tasks in turn with them.
+            tasks = max(self.workers, self.slots() or 0) if self._on_cluster else self.workers
             self._spark.range(tasks, numPartitions=tasks).mapInArrow(_nothing, "id long").collect()
+
+
+def end_surplus(pids: Sequence[int]) -> None:
+    """End worker processes of this host that have no shard, and wait until they are gone. Spark gives tasks to its idle
+    processes in turn, so one too many would make another worker open its shard from files in each epoch."""
+    for pid in pids:
+        _log.info("worker process %d has no shard any more and ends", pid)
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + GONE_SECONDS
+    while time.monotonic() < deadline and any(map(psutil.pid_exists, pids)):
+        time.sleep(0.001)
 
 
 class MissingWorkers(AttemptWatch):

@@ -26,7 +26,7 @@ from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.epoch_log import EpochLog
-from vernier.service.coordinator.executors import MissingWorkers
+from vernier.service.coordinator.executors import MissingWorkers, end_surplus
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.hot_keys import HotKeyLog
 from vernier.service.coordinator.stuck_workers import StuckWorkers
@@ -129,6 +129,11 @@ class Runner:
         """Use this stage from now on."""
         self._stage = stage
 
+    def rescale(self, workers: int) -> None:
+        """Make the next epochs with another number of workers. Call it between two epochs, and attach a stage."""
+        self.epochs.rescale(workers)
+        self.rendezvous.workers = workers
+
     def stop(self) -> None:
         """Wait for the running epoch to end; no other begins."""
         self._stopping = True
@@ -209,6 +214,8 @@ class Runner:
             if manifest is not None:
                 self._quarantine, self._poisoned = False, {}
                 seconds = time.perf_counter() - began
+                if not self._settings.spark.on_cluster and (surplus := self.rendezvous.surplus(attempt)):
+                    end_surplus(surplus)
                 self._log.committed(manifest, attempt, seconds)
                 self._hot.follow(attempt.reports, self.epochs.plan)
                 if start.part is None:
@@ -297,7 +304,7 @@ class Runner:
 
     def _missing(self, attempt: Attempt, missing: int, seconds: float) -> None:
         """Report workers that have not begun their tasks, and keep waiting."""
-        workers = self._settings.workers
+        workers = attempt.workers
         some = "worker has" if workers == 1 else f"{workers} workers have"
         reason = f"{missing} of {some} not begun for {seconds:g} s: {self._hooks.missing()}"
         if (attempt.id, reason) == self._awaited:

@@ -10,9 +10,11 @@ every epoch.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,7 @@ from pyspark.util import PythonEvalType
 
 from vernier.service.cluster.process import Job
 from vernier.service.cluster.worker import ATTEMPT, load, task
+from vernier.service.config.cpus import usable_cores
 from vernier.service.config.settings import Settings
 from vernier.service.errors import SparkFailed
 from vernier.service.ingest.config import IngestionConfig
@@ -38,6 +41,8 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers
 EARLIEST, LATEST = -2, -1
 LONGEST_SOCKET_FOLDER = 60
 """The maximum length of the folder's path in bytes: with a longer one, Spark fails each task that runs Python."""
+TASKS_END_SECONDS = 5.0
+"""Seconds that the tasks of a failed stage may take to end; Spark kills a Python process that does not after two."""
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _BARRIER = "finished unsuccessfully."
 _TRACEBACK = "Traceback (most recent call last):"
@@ -57,7 +62,8 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
     prepare_environment(settings)
     wanted = {
         "spark.app.name": f"vernier-{app}",
-        "spark.master": settings.spark.master or f"local[{settings.workers}]",
+        "spark.master": settings.spark.master or f"local[{room(settings)}]",
+        "spark.default.parallelism": str(settings.workers),
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.driver.memory": f"{settings.shares.driver_heap >> 20}m",
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java_options(settings, scratch)),
@@ -107,6 +113,18 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
         if gateway is not None:
             for name in where:
                 os.environ.pop(name, None)
+
+
+def room(settings: Settings) -> int | None:
+    """How many tasks Spark can run at once on this host; None if it runs on a cluster. Without `spark.master`, that is
+    twice the cores, or as many as there are workers, so that a running service can be given more workers."""
+    master = settings.spark.master
+    if master is None:
+        return max(settings.workers, 2 * usable_cores())
+    if settings.spark.on_cluster:
+        return None
+    count = master.removeprefix("local").strip("[]").partition(",")[0]
+    return usable_cores() if count == "*" else int(count or 1)
 
 
 def open_stream(
@@ -208,6 +226,7 @@ class Stage:
                 tasks = self._tasks(spread._jdf)
             tasks.count()
         except Py4JError as error:
+            _let_tasks_end(self._context)
             raise SparkFailed(problem=cause_of(error)) from error
         return True
 
@@ -247,12 +266,27 @@ class LoadStage:
                 numbers[at] = number
             rows.toJavaRDD().collectPartitions(numbers)
         except Py4JError as error:
+            _let_tasks_end(self._context)
             raise SparkFailed(problem=cause_of(error)) from error
         return True
 
     def cancel(self) -> None:
         """Kill the running tasks, whatever they are doing."""
         self._context.cancelAllJobs()
+
+
+def _let_tasks_end(context: SparkContext) -> None:
+    """After a stage has failed on this host, wait for its other tasks. The processes that run them have their shards in
+    memory; without waiting, Spark would start new ones for the next attempt. On a cluster the next attempt must not
+    wait for an executor that is gone."""
+    deadline = time.monotonic() + TASKS_END_SECONDS
+    with contextlib.suppress(Exception):
+        scheduler: Any = context._jsc.sc().taskScheduler()
+        while time.monotonic() < deadline:
+            running = scheduler.runningTasksByExecutors().get("driver")
+            if running.isEmpty() or running.get() == 0:
+                return
+            time.sleep(0.005)
 
 
 def _sockets(folder: Path, on_cluster: bool) -> dict[str, str]:

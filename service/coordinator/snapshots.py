@@ -144,7 +144,7 @@ class Snapshots:
             problem = f"sources.{name}.snapshot is gone"
             raise SnapshotChanged(source=name, done=begun.done, pieces=begun.pieces, problem=problem)
         assert given is not None
-        workers = self._settings.workers
+        workers = self._epochs.workers
         version = None if begun is None else begun.version
         frame = open_frame(spark, name, self._epochs.plan.sources[name], given, workers, version)
         if begun is not None and (frame.print, frame.pieces) != (begun.print, begun.pieces):
@@ -173,11 +173,11 @@ class Snapshots:
         return found
 
     def _stage(self, spark: SparkSession, name: str) -> LoadStage:
-        return LoadStage(spark, self._job(), self._settings.workers, list(self._epochs.plan.sources[name].names))
+        return LoadStage(spark, self._job(), self._epochs.workers, list(self._epochs.plan.sources[name].names))
 
     def _part(self, name: str, done: int, pieces: int) -> SnapshotPart:
         """The next pieces."""
-        take = list(range(done, min(done + self._settings.workers, pieces)))
+        take = list(range(done, min(done + self._epochs.workers, pieces)))
         return SnapshotPart(source=name, take=take, direct=self._direct(), now_ms=time.time_ns() // NS_PER_MS)
 
     def _direct(self) -> bool:
@@ -187,7 +187,7 @@ class Snapshots:
 
     def _epoch(self, frame: Frame, part: SnapshotPart, stage: LoadStage, *, beside: bool = False) -> None:
         """Make an epoch of some pieces. Tasks that have none read partitions without rows."""
-        blanks = range(frame.pieces, frame.pieces + self._settings.workers - len(part.take))
+        blanks = range(frame.pieces, frame.pieces + self._epochs.workers - len(part.take))
         stage.take = [*part.take, *blanks]
         began, before = time.perf_counter(), self._rows(part.source)
         self._epochs.loading = part

@@ -107,6 +107,7 @@ CATALOGUE = _catalogue(
             ("thread",),
             "Background threads of the driver that failed and were started again.",
         ),
+        Metric("workers", "gauge", (), "Workers that made the newest epoch."),
         Metric("worker_memory_bytes", "gauge", ("worker",), "Resident memory of a worker."),
         Metric("sink_messages_total", "counter", ("sink", "kind"), "Messages written to output topics."),
         Metric("sink_frontier_timestamp_seconds", "gauge", ("sink",), "Data times before it are in the output topic."),

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vernier.service.ask.workers import Workers
-from vernier.service.sidecar import control, ingest, problems, rows, schemas, sql, status
+from vernier.service.sidecar import control, ingest, problems, rows, scaling, schemas, sql, status
 from vernier.service.sidecar.changes import ChangeStreams
 from vernier.service.sidecar.context import Context
 from vernier.service.sidecar.departed import Departed
@@ -122,6 +122,7 @@ def build(options: Options) -> FastAPI:
     app.include_router(sql.router(context, workers))
     app.include_router(status.router(context))
     app.include_router(control.router(context))
+    app.include_router(scaling.router(context))
     app.include_router(ingest.router(context, taking))
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -128,6 +128,7 @@ class _Committed(Collector):
             for q in RECENT_QUANTILES
             if (value := histogram.quantile(q)) is not None
         }
+        derived["workers"] = {(): float(manifest.workers)}
         derived["commit_timestamp_seconds"] = {(): manifest.committed_ns / 1e9}
         updates: dict[Labels, float] = {}
         batches: dict[Labels, float] = {}

@@ -45,7 +45,11 @@ def open_batch(segment: Segment, ref: BatchRef, *, lazy: bool = False) -> Batch:
     lazy: a large batch that is needed whole is opened unverified, in O(1); see `Segment.entry`. Raises EntryMissing,
     BatchMismatch, Damaged.
     """
-    entry = segment.entry(ref.label, lazy=lazy and _is_whole(ref))
+    return _open(segment, ref, lazy=lazy and _is_whole(ref))
+
+
+def _open(segment: Segment, ref: BatchRef, *, lazy: bool) -> Batch:
+    entry = segment.entry(ref.label, lazy=lazy)
     batch = _cut(entry.meta, entry.arrays, ref)
     if batch.updates != ref.updates:
         raise BatchMismatch(
@@ -71,11 +75,13 @@ def reshard(
 
     If there are as many workers as shards, these are the shard's own. Otherwise batches of several shards are combined,
     ordered by upper. The lower of each is moved back to at most the lowers of those after it, so that any run of
-    neighbours covers the times that its members cover. They may overlap in time, but never in hashes. O(batches), plus
-    the cost of `open_batch` (lazy: see there).
+    neighbours covers the times that its members cover. They may overlap in time, but never in hashes.
+
+    lazy: large batches are opened unverified, also those of which a part is needed, for callers that know that they are
+    intact. O(batches), plus O(keys) for the offsets of parts; without lazy also the bytes of each batch.
     """
     if len(shards) == workers:
-        return [open_batch(opened(ref.segment), ref, lazy=lazy) for ref in shards[index]]
+        return [_open(opened(ref.segment), ref, lazy=lazy) for ref in shards[index]]
     low, high = hash_range(index, workers)
     parts = []
     for number, refs in enumerate(shards):
@@ -89,7 +95,7 @@ def reshard(
                 wanted = msgspec.structs.replace(ref, low=max(low, ref.low), high=min(high, ref.high))
                 if wanted.low > wanted.high:
                     continue
-                entry = opened(ref.segment).entry(ref.label)
+                entry = opened(ref.segment).entry(ref.label, lazy=lazy)
                 batch = _cut(entry.meta, entry.arrays, wanted)
                 if batch.updates:
                     parts.append(msgspec.structs.replace(wanted, updates=batch.updates, nbytes=batch.nbytes))
@@ -98,7 +104,7 @@ def reshard(
     for place in range(len(parts) - 1, -1, -1):
         least = min(least, parts[place].lower)
         parts[place] = msgspec.structs.replace(parts[place], lower=least)
-    return [open_batch(opened(ref.segment), ref, lazy=lazy) for ref in parts]
+    return [_open(opened(ref.segment), ref, lazy=lazy) for ref in parts]
 
 
 def _is_whole(ref: BatchRef) -> bool:

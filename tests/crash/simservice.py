@@ -198,6 +198,7 @@ class SimRendezvous(Rendezvous):
         self._complete = complete
         self._lock = threading.Lock()
         self._current: Attempt | None = None
+        self._connected = set()
         self._name, self._count = name, 0
 
     def begin(self, start: Any) -> Attempt:
@@ -287,6 +288,7 @@ class SimService:
         self.target: Plan | None = None
         self.next = self._offsets()
         self.processes = [self._worker() for _ in range(workers)]
+        self.idle: list[tuple[SimProcess, MachineProcess]] = []
 
     def _offsets(self) -> list[int]:
         found = self.epochs.start.offsets.get(TOPIC, {})
@@ -310,6 +312,15 @@ class SimService:
             frame.append((max(0, start - again), min(start + take, len(values))))
         self.runner(frame, 0)  # type: ignore[arg-type]
         self.next = [stop for _, stop in frame]
+
+    def rescale(self, workers: int) -> None:
+        """Make the next epochs with another number of workers. Processes that are not needed are idle until they are,
+        and those that stay get other shards."""
+        self.runner.rescale(workers)
+        self.workers = workers
+        found = [*self.idle, *reversed(self.processes)]
+        found += [self._worker() for _ in range(workers - len(found))]
+        self.processes, self.idle = found[:workers], found[workers:]
 
     def change_to(self, app: vn.App) -> None:
         """Let the workers fill what is new in another program, and switch to it."""
@@ -383,4 +394,4 @@ class SimService:
     def every(self) -> Iterator[MachineProcess]:
         """The driver's and the workers' processes."""
         yield self.driver
-        yield from (mine for _, mine in self.processes)
+        yield from (mine for _, mine in (*self.processes, *self.idle))

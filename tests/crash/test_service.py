@@ -14,9 +14,11 @@ import pytest
 
 from tests.crash.faults import Crash, Fault
 from tests.crash.machines import WHERE, DiskMachine, Machine, StoreMachine, chosen
-from tests.crash.simservice import DELAY, NAME, PARTITIONS, TOPIC, Log, SimService, program
+from tests.crash.simservice import DELAY, NAME, PARTITIONS, TOPIC, Log, SimProcess, SimService, program
 from tests.profiles import shorter
-from vernier.service.cluster import shard
+from vernier.service.cluster import shard, worker
+from vernier.service.cluster.messages import Assign
+from vernier.service.cluster.shard import Shard
 from vernier.service.coordinator import collector
 from vernier.service.errors import EpochFailed
 from vernier.service.ingest import records
@@ -72,6 +74,7 @@ class Simulation:
                 (self.epoch, 10),
                 (self.fail, 5),
                 (self.restart, 2),
+                (self.rescale, 2),
                 (self.cut_power, 1),
                 (self.look, 4),
             ]
@@ -166,6 +169,13 @@ class Simulation:
             self.service.end()
         self.service = None
         return self.told(self.start())
+
+    def rescale(self) -> str:
+        """The service goes on with another number of workers; the first epoch with them may be one that fails."""
+        service = self.start()
+        was, workers = service.workers, self.rng.randint(1, 3)
+        service.rescale(workers)
+        return f"{workers} workers instead of {was}"
 
     def cut_power(self) -> str:
         if self.service is not None:
@@ -286,11 +296,19 @@ def forget_held(width: int, arrays: object, ref: object) -> HeldUpdates:
     return HeldUpdates.open(width, {name: array[:0] for name, array in arrays.items()}, ref)  # type: ignore[attr-defined]
 
 
-_close = Trace.close_slice
+_close, _base = Trace.close_slice, worker._base
 
 
 def anywhere(plan: object, queue: str) -> None:
     """When the number of workers changes, what operators hold stays with the first worker."""
+
+
+def hot_by_number(process: SimProcess, assigned: Assign, epoch: int, attempt: str) -> Shard:
+    """A shard in memory is used for the shard of the same number, however many there were."""
+    for one in process.shards.get(assigned.shard, ()):
+        if (one.epoch, one.attempt) == (epoch, attempt):
+            return one
+    return _base(process, assigned, epoch, attempt)
 
 
 def forget_texts(arrays: object) -> Texts:
@@ -313,9 +331,10 @@ def compact_all(trace: Trace, since: int) -> None:
         (shard, "_placement", anywhere),
         (Trace, "close_slice", compact_all),
         (Texts, "of_arrays", staticmethod(forget_texts)),
+        (worker, "_base", hot_by_number),
         (shard, "read_dead_letters", None),
     ],
-    ids=["offsets", "ranges", "held", "queues", "since", "texts", "letters"],
+    ids=["offsets", "ranges", "held", "queues", "since", "texts", "hot", "letters"],
 )
 def test_a_planted_bug_is_found(
     owner: object, name: str, bug: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch

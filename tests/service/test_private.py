@@ -88,7 +88,7 @@ def test_whoever_listens_at_the_rendezvous(tapped: Callable[[tuple[str, int]], W
         link = Connection(tap.address, keys)
         office.links.append(link)
         link.introduce("tcp://" + SECRET.decode())
-        link.open(attempt.id, 0, [Hot(0, 1, SECRET.decode())])
+        link.open(attempt.id, 0, [Hot(0, 1, SECRET.decode(), 1)])
         assert link.assigned(attempt.id, PATIENCE).start.ingestion == {"a": SECRET.decode()}
         # More than one record, both ways.
         link.report(msgspec.structs.replace(report(attempt.id, 0), worker=SECRET.decode() * 10_000))

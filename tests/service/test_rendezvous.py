@@ -96,7 +96,7 @@ def test_all_meet_and_report(office: Office) -> None:
 
 
 def test_shards_stay_where_they_are_hot(office: Office) -> None:
-    good, old = Hot(0, 4, "good"), Hot(1, 4, "failed")
+    good, old = Hot(0, 4, "good", 2), Hot(1, 4, "failed", 2)
     attempt = office.rendezvous.begin(START)
     links = [office.link(), office.link()]
     assigned = office.meet(attempt, links, {0: [old], 1: [old, good]})
@@ -107,16 +107,31 @@ def test_shards_stay_where_they_are_hot(office: Office) -> None:
     ("hot", "shards"),
     [
         ([[], [], []], [0, 1, 2]),
-        ([[Hot(2, 4, "good")], [], []], [1, 2, 0]),
-        ([[Hot(1, 4, "good")], [Hot(1, 4, "good")], []], [1, 0, 2]),
-        ([[Hot(1, 4, "bad")], [Hot(0, 3, "good")], [Hot(9, 4, "good")]], [0, 1, 2]),
-        ([[Hot(0, 4, "good"), Hot(1, 4, "good")], [Hot(0, 4, "good")], [Hot(2, 4, "good")]], [0, 1, 2]),
+        ([[Hot(2, 4, "good", 3)], [], []], [1, 2, 0]),
+        ([[Hot(1, 4, "good", 3)], [Hot(1, 4, "good", 3)], []], [1, 0, 2]),
+        ([[Hot(1, 4, "bad", 3)], [Hot(0, 3, "good", 3)], [Hot(9, 4, "good", 3)]], [0, 1, 2]),
+        # Cut for other numbers of workers.
+        ([[Hot(1, 4, "good", 2)], [Hot(0, 4, "good", 2)], [Hot(0, 4, "good", 4)]], [0, 1, 2]),
+        ([[Hot(0, 4, "good", 3), Hot(1, 4, "good", 3)], [Hot(0, 4, "good", 3)], [Hot(2, 4, "good", 3)]], [0, 1, 2]),
     ],
 )
 def test_placement_is_a_permutation(hot: list[list[Hot]], shards: list[int]) -> None:
     placed = place(hot, START)
     assert sorted(placed) == [0, 1, 2]
     assert placed == shards
+
+
+def test_processes_without_a_shard_are_known(office: Office) -> None:
+    """After a change to fewer workers, or when Spark has started one too many."""
+    first, second = office.link(), office.link()
+    office.meet(office.rendezvous.begin(START), [first, second], {})
+    office.rendezvous.workers = 1
+    attempt = office.rendezvous.begin(START)
+    office.meet(attempt, [second], {})
+    assert office.rendezvous.surplus(attempt) == [os.getpid()]
+    first.close()
+    while office.rendezvous.surplus(attempt):
+        threading.Event().wait(0.01)
 
 
 def refused(raw: socket.socket) -> bool:

@@ -13,6 +13,7 @@ from tests.sidecar.conftest import Served
 from vernier.service.cli.main import run
 from vernier.service.client.client import connect
 from vernier.service.coordinator.intake_controller import IntakeController
+from vernier.service.coordinator.worker_count import WorkerCount
 from vernier.service.sidecar.options import Options
 from vernier.service.sidecar.readiness import laggards
 from vernier.service.status import intake as control
@@ -89,6 +90,36 @@ def test_commands(served: Served, driver: IntakeController, capsys: pytest.Captu
         assert run([word, "--url", served.url]) == 0
         assert control.observed(LocalBlob(Path(str(served.context.options.state)))).intake == intake
     assert "intake is paused" in capsys.readouterr().out
+
+
+def test_another_number_of_workers_is_asked_for(
+    builder: StateBuilder, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = LocalBlob(builder.path)
+    with httpx.Client(base_url=served.url, trust_env=False) as http:
+        found = http.get("/v1/control/workers").json()
+        assert found == {"workers": 1, "wanted": 1, "acknowledged": True, "refused": None, "says": "1 worker"}
+        answer = http.post("/v1/control/workers", params={"workers": 3, "wait_ms": 50})
+        assert answer.status_code == 202
+        assert answer.json()["says"] == "1 worker; 3 workers requested, but the driver has not read the request yet"
+        count = WorkerCount(files, 1, lambda: 4)
+        count.publish()
+        assert http.get("/v1/control/workers").json()["says"] == "1 worker; the next epoch is the first one of 3"
+        assert run(["rescale", "3", "--wait", "0.1", "--url", served.url]) == 1
+        assert "the request stays" in capsys.readouterr().err
+        http.post("/v1/control/workers", params={"workers": 1})
+        assert count.look()
+        count.publish()
+        assert http.get("/v1/control/workers").json() == found
+        assert "vernier_workers 1.0" in http.get("/metrics").text
+        assert http.get("/readyz").status_code == 200
+        for wrong in ({}, {"workers": 0}, {"workers": 257}, {"workers": "two"}):
+            assert http.post("/v1/control/workers", params=wrong).status_code == 422
+    with connect(served.url) as client:
+        assert client.rescale(9)["wanted"] == 9
+        count.look()
+        count.publish()
+        assert "fewer than 9" in client.rescale()["refused"]
 
 
 def test_a_command_that_nobody_follows_fails_and_stays_asked_for(

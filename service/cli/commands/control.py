@@ -1,4 +1,4 @@
-"""Commands that open and close a running service's intake: pause, resume, drain."""
+"""Commands that steer a running service: pause, resume and drain its intake, and change its number of workers."""
 
 from __future__ import annotations
 
@@ -49,6 +49,28 @@ def resume(wait: float, asked: Asked) -> None:
 def drain(wait: float, asked: Asked) -> None:
     """Process all that is in the topics now, then stop making epochs until `vernier resume`."""
     _ask("drain", wait, asked)
+
+
+@click.command(cls=Command)
+@click.argument("workers", type=click.IntRange(1, 256))
+@_wait(60)
+@with_sidecar
+def rescale(workers: int, wait: float, asked: Asked) -> None:
+    """Go on with WORKERS workers, also after restarts, until the setting `workers` is changed."""
+    deadline = time.monotonic() + wait
+    with asked.client() as client:
+        found, shown = client.rescale(workers), ""
+        while not found["acknowledged"] and time.monotonic() < deadline:
+            if found["says"] != shown:
+                shown = found["says"]
+                click.echo(shown, err=True)
+            time.sleep(min(_STEP_SECONDS, max(0.0, deadline - time.monotonic())))
+            found = client.rescale()
+    if found["refused"]:
+        raise click.ClickException(found["says"])
+    if not found["acknowledged"]:
+        raise click.ClickException(f"not done within {wait:g} s: {found['says']}; the request stays")
+    click.echo(found["says"])
 
 
 def _ask(what: Literal["pause", "resume", "drain"], wait: float, asked: Asked) -> None:
