@@ -13,7 +13,7 @@ from vernier.operators.kernels.partial_sums import add_at, build_sums, place_of,
 from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.consolidating import sort_order
-from vernier.storage.kernels.inlining import inlined
+from vernier.storage.kernels.inlining import allocating, inlined
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 
@@ -40,6 +40,41 @@ def number_vals(entries, base, stop, v, number, heads):  # type: ignore[no-untyp
     return vals
 
 
+@allocating
+def place_vals(ordered, heads, vals, by, flips, v, place, at_place, copies):  # type: ignore[no-untyped-def]
+    """Set the place of each of a key's vals in the order, the entry of the val at each place, and its copies to 0. by,
+    flips: see `top_keys`; without words, vals are in order already."""
+    for i in range(vals):
+        put_word(copies, i, 0)
+    if by.shape[0] == 0:
+        for i in range(vals):
+            put_word(at_place, i, word(heads, i))
+            put_word(place, i, i)
+        return
+    sorted_as = np.empty((vals, by.shape[0] + v), np.int64)
+    for i in range(vals):
+        for c in range(by.shape[0]):
+            put(sorted_as, i, c, cell(ordered, word(heads, i), word(by, c)) ^ word(flips, c))
+        for c in range(v):
+            put(sorted_as, i, by.shape[0] + c, cell(ordered, word(heads, i), c))
+    ranked = sort_order(sorted_as, np.arange(by.shape[0] + v))
+    for i in range(vals):
+        put_word(at_place, i, word(heads, word(ranked, i)))
+        put_word(place, word(ranked, i), i)
+
+
+@inlined
+def list_fresh(entries, base, stop, v, fold, times, order):  # type: ignore[no-untyped-def]
+    """List the entries [base, stop) of the slice, with their times. Returns how many there are."""
+    fresh = 0
+    for e in range(base, stop):
+        if cell(entries, e, v) > fold:
+            put_word(times, e - base, cell(entries, e, v))
+            put_word(order, fresh, e - base)
+            fresh += 1
+    return fresh
+
+
 @inlined
 def _settle(place, tree, capped, taken, most):  # type: ignore[no-untyped-def]
     """How many more copies of a row are among the first than before."""
@@ -63,35 +98,15 @@ def top_keys(keys, k, spans, entries, ordered, v, by, flips, most, words, fold):
     place, at_place = np.empty(n, np.int64), np.empty(n, np.int64)
     copies, capped, taken = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     times, order, tree = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
-    columns = np.arange(by.shape[0] + v)
     out = np.empty((2 * entries.shape[0] + 16, 3 + k + w), np.int64)
     count = 0
     for key in range(keys.shape[0]):
         base, stop = cell(spans, key, 0), cell(spans, key, 1)
         vals = number_vals(entries, base, stop, v, number, heads)
-        if by.shape[0] > 0:
-            sorted_as = np.empty((vals, by.shape[0] + v), np.int64)
-            for i in range(vals):
-                for c in range(by.shape[0]):
-                    put(sorted_as, i, c, cell(ordered, word(heads, i), word(by, c)) ^ word(flips, c))
-                for c in range(v):
-                    put(sorted_as, i, by.shape[0] + c, cell(ordered, word(heads, i), c))
-            ranked = sort_order(sorted_as, columns)
-            for i in range(vals):
-                put_word(at_place, i, word(heads, word(ranked, i)))
-                put_word(place, word(ranked, i), i)
-        else:
-            for i in range(vals):
-                put_word(at_place, i, word(heads, i))
-                put_word(place, i, i)
-        for i in range(vals):
-            put_word(copies, i, 0)
-        fresh = 0
+        place_vals(ordered, heads, vals, by, flips, v, place, at_place, copies)
+        fresh = list_fresh(entries, base, stop, v, fold, times, order)
         for e in range(base, stop):
             if cell(entries, e, v) > fold:
-                put_word(times, e - base, cell(entries, e, v))
-                put_word(order, fresh, e - base)
-                fresh += 1
                 continue
             at = word(place, word(number, e - base))
             total, wrapped = add_checked(word(copies, at), cell(entries, e, v + 1))

@@ -60,6 +60,10 @@ class Reduction(Operator):
         diff]`, each once, and later visits `[rounds | hash | key]`."""
         raise NotImplementedError
 
+    def correct_parts(self, keys: Ints, inputs: Selection, now: Ints, fold: int) -> Ints:
+        """The same of keys of which only a part was read, outside loops."""
+        return self.correct(keys, inputs, Selection.nothing(len(keys), self.val_width + 2), now, fold)[0]
+
     def by_content(self, inputs: Selection, texts: Sequence[int]) -> tuple[Selection, Ints]:
         """The selection, and its entries in a form in which these words, which are texts, compare by content; the
         entries themselves if there are no texts."""
@@ -140,8 +144,7 @@ class Reduction(Operator):
                 return False
             if status != 0:
                 raise DiffOverflow(operation=f"addition in {trace.name}")
-            outputs = Selection.nothing(len(keys), self.val_width + 2)
-            corrections, _ = self.correct(keys, Selection(spans, entries), outputs, now, fold)
+            corrections = self.correct_parts(keys, Selection(spans, entries), now, fold)
             if len(corrections):
                 made.append(corrections)
         self.ahead = None

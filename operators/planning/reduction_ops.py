@@ -8,6 +8,7 @@ from typing import Any
 
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.in_order import InOrder
 from vernier.operators.planning.op import KeyedOp, Op
 from vernier.operators.planning.stages import Words
 
@@ -161,6 +162,13 @@ class BatchedReduceOp(ReductionOp):
     val: RowType
     spec: LogicSpec
     order: Words = ()
+
+
+@dataclass
+class OrderedReduceOp(BatchedReduceOp):
+    """Reduce with a function along ordered rows, which one kernel computes where parts of groups are read."""
+
+    along: InOrder = field(kw_only=True)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from vernier.operators.group_functions.aggregations import (
     vector_rows,
 )
 from vernier.operators.group_functions.logic import LogicSpec
-from vernier.operators.group_functions.ordered import TopK
+from vernier.operators.group_functions.ordered import OrderedSpec, TopK
 from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
@@ -50,6 +50,7 @@ from vernier.operators.planning.ends import (
     surroundings_of,
 )
 from vernier.operators.planning.group_parts import as_parts, has_parts
+from vernier.operators.planning.in_order import in_order_of
 from vernier.operators.planning.ops import ArrangeOp
 from vernier.operators.planning.plan import ArrangementPlan
 from vernier.operators.planning.reduction_ops import (
@@ -57,6 +58,7 @@ from vernier.operators.planning.reduction_ops import (
     AccumulateOp,
     BatchedReduceOp,
     ChosenOp,
+    OrderedReduceOp,
     ReduceOp,
     ReductionOp,
     SessionsOp,
@@ -393,11 +395,19 @@ def build_reduce(planner: Planner, node: ReduceNode) -> int:
         arranged, moved, before = _moved(planner, node.input, key, val, first)
         print_ = _wave_print(planner, before, key, val, node.spec)
         made = node.spec.schema(key, moved)
-        op = BatchedReduceOp(
-            len(planner.ops), planner.scope(node.scope), node.schema.width, node.spec.title, input=arranged, key=key,
-            total=True, trace=None, val=moved, spec=node.spec,
-            order=tuple(int(w) for w in made.index(node.spec.schema(key, val).names)),
-        )  # fmt: skip
+        common = len(planner.ops), planner.scope(node.scope), node.schema.width, node.spec.title
+        order = tuple(int(w) for w in made.index(node.spec.schema(key, val).names))
+        along = in_order_of(node.spec, moved) if isinstance(node.spec, OrderedSpec) else None
+        op: BatchedReduceOp
+        if along is None:
+            op = BatchedReduceOp(
+                *common, input=arranged, key=key, total=True, trace=None, val=moved, spec=node.spec, order=order
+            )
+        else:
+            op = OrderedReduceOp(
+                *common, input=arranged, key=key, total=True, trace=None, val=moved, spec=node.spec, order=order,
+                along=along,
+            )  # fmt: skip
         op.reads = reads
         return _add(planner, op, print_)
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
