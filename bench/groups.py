@@ -173,6 +173,11 @@ ONE: dict[str, One] = {
         lambda rows: rows.row_number(by="value", within="group", name="x"), _AFTER, value=lambda ids, at: at + 1
     ),
     "rank": One(lambda rows: rows.rank(by="value", within="group", name="x"), _AFTER, value=lambda ids, at: at + 1),
+    "dense_rank": One(
+        lambda rows: rows.dense_rank(by="value", within="group", name="x"), _AFTER, value=lambda ids, at: at + 1
+    ),
+    "median": One(lambda rows: rows.group_by("group").agg(x=vn.median("value")), 2, "MIDDLE"),
+    "quantile": One(lambda rows: rows.group_by("group").agg(x=vn.quantile("value", 0.9)), 2, "BEST"),
     "rank_that_moves": One(
         lambda rows: rows.rank(by=col("value").desc(), within="group", name="x"),
         2 * BEHIND,

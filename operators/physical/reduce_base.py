@@ -16,10 +16,11 @@ import numpy as np
 
 from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels.ends import read_ends
+from vernier.operators.kernels.ranks import read_ranks
 from vernier.operators.kernels.rounds import split_visits, visited_keys
 from vernier.operators.kernels.stretches import FAR, read_stretches
 from vernier.operators.kernels.surroundings import read_surroundings
-from vernier.operators.planning.reduction_ops import Ends, ReductionOp, Stretches, Surroundings
+from vernier.operators.planning.reduction_ops import Ends, Ranks, Reads, ReductionOp, Stretches, Surroundings
 from vernier.operators.runtime.chunking import KEYS, parts, pieces
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Arranged, Buckets, Operator, shown_key
@@ -116,7 +117,7 @@ class Reduction(Operator):
         fresh = self.input.fresh
         return fresh is None or (not isinstance(fresh, Batch) and FEW * len(fresh) < self.input.trace.updates)
 
-    def _visit_parts(self, reads: Ends | Surroundings | Stretches, now: Ints) -> bool:
+    def _visit_parts(self, reads: Reads, now: Ints) -> bool:
         """Visit the keys that changed, reading the part of each on which its output depends. Returns whether that was
         possible."""
         fresh, fold = self.input.fresh, self.scope.slice.fold
@@ -124,10 +125,10 @@ class Reduction(Operator):
             return True
         trace, made = self.input.trace, list[Ints]()
         sums = None
-        if isinstance(reads, Stretches):
+        if isinstance(reads, (Stretches, Ranks)):
             if isinstance(fresh, Batch) or owes(trace, fresh[:, 0]):
                 return False
-            sums = sums_of(trace, (reads.column, reads.words, reads.flag))
+            sums = sums_of(trace, reads.summed)
         for rows in parts(fresh):
             given = trace.settled, np.ascontiguousarray(rows), self.key_width, self.input.val_width, fold
             if isinstance(reads, Ends):
@@ -135,6 +136,10 @@ class Reduction(Operator):
             elif isinstance(reads, Surroundings):
                 keys, spans, entries, status = read_surroundings(
                     *given, reads.whole, reads.reach, reads.on, reads.flag, reads.gap
+                )
+            elif isinstance(reads, Ranks):
+                keys, spans, entries, status = read_ranks(
+                    given[0], sums, *given[1:], reads.flag, np.array(reads.shares, np.float64)
                 )
             else:
                 keys, spans, entries, self.ahead, status = read_stretches(

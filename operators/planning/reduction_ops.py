@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.language.types.schema import RowType
@@ -51,6 +51,26 @@ class Stretches:
     words: int = 1
     flag: int = -1
 
+    @property
+    def summed(self) -> tuple[int, int, int]:
+        """The column as storage/trace/prefix_index.py takes it."""
+        return self.column, self.words, self.flag
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The part of a group on which quantiles of its first column depend (kernels/ranks.py). flag: 0 if that column has
+    a null flag, or -1; shares: those of the quantiles, ascending."""
+
+    flag: int
+    shares: tuple[float, ...]
+    summed: ClassVar[tuple[int, int, int]] = (-1, 1, -1)
+    """Copies alone, as storage/trace/prefix_index.py takes it."""
+
+
+Reads = Ends | Surroundings | Stretches | Ranks
+"""The part of a group that a reduction reads."""
+
 
 @dataclass
 class ReductionOp(KeyedOp):
@@ -62,7 +82,7 @@ class ReductionOp(KeyedOp):
     key: RowType
     total: bool
     trace: str | None
-    reads: Ends | Surroundings | Stretches | None = field(default=None, init=False)
+    reads: Reads | None = field(default=None, init=False)
 
     kind = "reduce"
     takes_names = True

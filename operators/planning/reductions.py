@@ -20,7 +20,7 @@ from vernier.operators.group_functions.aggregations import (
     vector_rows,
 )
 from vernier.operators.group_functions.logic import LogicSpec
-from vernier.operators.group_functions.ordered import OrderedSpec, TopK
+from vernier.operators.group_functions.ordered import DenseRank, OrderedSpec, TopK
 from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
@@ -39,8 +39,9 @@ from vernier.operators.planning.arrangements import (
     reduced_trace,
 )
 from vernier.operators.planning.chains import chain
-from vernier.operators.planning.choices import choices
-from vernier.operators.planning.distinct_counts import as_count, as_sums, counts_distinct
+from vernier.operators.planning.choices import Choices, choices, ranked_column, ranks_of
+from vernier.operators.planning.dense_ranks import as_row_numbers
+from vernier.operators.planning.distinct_counts import SHARED, as_count, as_sums, counts_distinct
 from vernier.operators.planning.ends import (
     MOST,
     ends_of_extreme,
@@ -59,6 +60,7 @@ from vernier.operators.planning.reduction_ops import (
     BatchedReduceOp,
     ChosenOp,
     OrderedReduceOp,
+    Ranks,
     ReduceOp,
     ReductionOp,
     SessionsOp,
@@ -203,18 +205,39 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
         print_ = planner.hash("reduce", before, key.to_json(), kernel_rows(items, val))
         rows, compared = kernel_rows(items, moved), compared_texts(items, moved)
         return reduce(planner, node, arranged, key, rows, label, compared, print_)
+    spec, found = Aggregates(tuple(items)), choices(items, val) if node.scope.depth == 0 else None
+    column = ranked_column(items, val) if found is not None else None
+    if found is not None and column is not None:
+        arranged, moved, before = _moved(planner, below, key, val, [column])
+        found, print_ = choices(items, moved) or found, _wave_print(planner, before, key, val, spec)
+        return _chosen(planner, node, arranged, key, val, found, print_, ranks_of(items, moved, column))
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, below, node.scope, *words)
     if all(item.kind in INCREMENTAL for item in items):
         return reduce(planner, node, arranged, key, kernel_rows(items, val), label, compared_texts(items, val))
-    spec = Aggregates(tuple(items))
-    if node.scope.depth == 0 and (found := choices(items, val)) is not None:
-        op = ChosenOp(
-            len(planner.ops), planner.scope(node.scope), node.schema.width, label,
-            input=arranged, key=key, total=True, trace=None, columns=found[0], items=found[1], compared=val.text_words,
-        )  # fmt: skip
-        return _add(planner, op, _wave_print(planner, planner.prints[arranged], key, val, spec))
+    if found is not None:
+        print_ = _wave_print(planner, planner.prints[arranged], key, val, spec)
+        return _chosen(planner, node, arranged, key, val, found, print_)
     return reduce_groups(planner, node, arranged, key, val, spec, label)
+
+
+def _chosen(
+    planner: Planner,
+    node: logical.AggregateNode,
+    arranged: int,
+    key: RowType,
+    val: RowType,
+    found: Choices,
+    print_: str,
+    reads: Ranks | None = None,
+) -> int:
+    """What ranks choose from groups. reads: the part of a group that this depends on, None for all of it."""
+    op = ChosenOp(
+        len(planner.ops), planner.scope(node.scope), node.schema.width, _label(node),
+        input=arranged, key=key, total=True, trace=None, columns=found[0], items=found[1], compared=val.text_words,
+    )  # fmt: skip
+    op.reads = reads
+    return _add(planner, op, print_)
 
 
 def _label(node: logical.AggregateNode) -> str:
@@ -379,12 +402,25 @@ def build_sessions(planner: Planner, node: ReduceNode, spec: Sessions) -> int:
     return _add(planner, op, print_)
 
 
+def build_dense_rank(planner: Planner, node: ReduceNode, spec: DenseRank) -> int:
+    """The rows with the numbers of their values, in the order of the node's columns."""
+    key, val = node.key_row, node.val_row
+    planner.uses[identity(node.input)] += SHARED
+    at, by, kept, before, trace = _arranged_before(planner, node.input, key, val, ())
+    planner.remember(trace, "", at, by, kept, ())
+    joined, print_ = as_row_numbers(planner, node, spec), _wave_print(planner, before, key, val, spec)
+    stage = Compute(tuple(col(name) for name in node.schema.names), joined.schema, node.schema.width)
+    return chain(planner, planner.build(joined), [stage], node.schema.width, 0, print_, alone=False)
+
+
 def build_reduce(planner: Planner, node: ReduceNode) -> int:
     """An arrangement by the key, and a reduction that applies the node's logic to it."""
     row = node.input.schema
     key, val = node.key_row, node.val_row
     if isinstance(node.spec, TopK) and node.scope.depth == 0 and 0 < node.spec.count <= MOST and val.width:
         return build_top(planner, node, node.spec)
+    if isinstance(node.spec, DenseRank) and node.scope.depth == 0:
+        return build_dense_rank(planner, node, node.spec)
     if isinstance(node.spec, Sessions) and follows_sessions(node.spec) and node.scope.depth == 0:
         return build_sessions(planner, node, node.spec)
     found: tuple[list[str], Surroundings | Stretches] | None = None

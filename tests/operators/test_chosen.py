@@ -13,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.operators.recounts import check
+from tests.operators.recounts import check, drifting
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier import col
 from vernier.operators.failures import AggregateOverflow
+from vernier.operators.physical import reduce_base
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import BatchedReduceOp, ChosenOp
+from vernier.storage.trace import prefix_index
 
 LONG = "a text that is longer than fifteen bytes, "
 Row = tuple[int, str, int | None, int]
@@ -41,6 +43,7 @@ def program() -> vn.App:
     visits = app.source("visits", Visit)
     of = visits.group_by("page")
     app.view("median", visits.select("page", "user").group_by("page").agg(m=vn.median("user")))
+    app.view("tail", visits.distinct().group_by("page").agg(n=vn.count(), p=vn.quantile("ms", 0.9), k=vn.count("ms")))
     app.view("null", of.agg(m=vn.median("ms")))
     app.view("mode", of.agg(m=vn.mode("ms")))
     app.view("names", of.agg(m=vn.mode("name"), q=vn.quantile("name", Fraction(1, 3))))
@@ -87,6 +90,10 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
                     ms[one] += copies
         found["null"][(page, quantile(ms, Fraction(1, 2)))] = 1
         found["mode"][(page, mode(ms))] = 1
+        once = Counter(one for (_, one, _), copies in group.items() if copies > 0 and one is not None)
+        if any(copies > 0 for copies in group.values()):
+            there = sum(copies > 0 for copies in group.values())
+            found["tail"][(page, there, quantile(once, Fraction(9, 10)), sum(once.values()))] = 1
         if users:
             found["names"][(page, mode(names), quantile(names, Fraction(1, 3)))] = 1
             found["shares"][(page, *(quantile(seen, share) for share in SHARES))] = 1
@@ -114,10 +121,29 @@ VISITS = st.lists(
 )
 
 
+@pytest.mark.parametrize("few", [0, 8])
 @given(VISITS, st.sets(st.integers(1, 8), max_size=4), st.integers(1, 2), st.sampled_from(["go on", "reopen"]))
 @examples(15)
-def test_what_ranks_choose_is_what_the_rows_say(log: Log, cuts: set[int], workers: int, between: Between) -> None:
-    check(run(program(), {"visits": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
+def test_what_ranks_choose_is_what_the_rows_say(
+    few: int, log: Log, cuts: set[int], workers: int, between: Between
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce_base, "FEW", few)
+        check(run(program(), {"visits": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_of_large_groups(seed: int) -> None:
+    choose = random.Random(seed)
+
+    def visit() -> Row:
+        ms = choose.choice([None, *range(-40, 90)])
+        return choose.randrange(2), choose.choice(["b", LONG + "a"]), ms, choose.randrange(300)
+
+    log = drifting(choose, visit, 200, 60, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefix_index, "_READ", 1)
+        check(run(program(), {"visits": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
 
 
 def test_groups_of_many_values() -> None:

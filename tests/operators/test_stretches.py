@@ -56,6 +56,9 @@ def program() -> vn.App:
     app.view("numbers", plain.row_number(by="price", within="key", name="v"))
     app.view("mixed", events.row_number(by=["rank", col("at").desc()], within="key", name="v"))
     app.view("last", events.row_number(by=col("price").desc(), within="key", name="v"))
+    app.view("dense", events.dense_rank(by="rank", within="key", name="v"))
+    app.view("dense_down", plain.dense_rank(by=[col("at").desc(), col("rank").desc()], within="key", name="v"))
+    app.view("dense_mixed", events.dense_rank(by=["name", col("rank").desc()], within="key", name="v"))
     app.view("texts", events.rank(by="name", within="key", name="v"))
     return app
 
@@ -120,6 +123,17 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     placed("mixed", events, lambda r: (r[1], _null_last(r[2])), event)
     placed("last", events, lambda r: -r[3], event)
     placed("texts", events, lambda r: r[0], event)
+
+    def dense(view: str, of: dict[int, Counter[Any]], by: Callable[[Any], Any]) -> None:
+        for key, group in of.items():
+            values = sorted({by(row) for row, copies in group.items() if copies > 0})
+            for row, copies in group.items():
+                if copies > 0:
+                    found[view][(key, *row, values.index(by(row)) + 1)] += copies
+
+    dense("dense", events, lambda r: r[1])
+    dense("dense_down", plain, lambda r: (_null_last(r[1]), -r[0]))
+    dense("dense_mixed", events, lambda r: (r[0], -r[1]))
     return found
 
 
