@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import subprocess
 from pathlib import Path
 
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS of sched.h
+
 
 class SmallDisk:
     """A file system of a given size in MB: ext4 in a file, else one in memory; `kind` is None if neither can be made
-    (not root), and then it is an ordinary folder that cannot be filled. A context manager; the file stays."""
+    (not root), and then it is an ordinary folder that cannot be filled. A context manager; the file stays.
+
+    The disk is mounted in a namespace of this thread, and of all threads and processes that it starts from then on, so
+    it goes with them, however they end.
+    """
 
     def __init__(self, folder: Path, megabytes: int) -> None:
         self.folder, self._image = folder / "disk", folder / "disk.ext4"
@@ -21,6 +28,8 @@ class SmallDisk:
         self.folder.mkdir()
         with self._image.open("wb") as image:
             image.truncate(self._megabytes << 20)
+        if os.geteuid() or ctypes.CDLL(None).unshare(_NEW_MOUNTS) or not _runs("mount", "--make-rprivate", "/"):
+            return self
         if _runs("mkfs.ext4", "-q", "-m", "0", str(self._image)) and _runs(
             "mount", "-o", "loop", str(self._image), str(self.folder)
         ):

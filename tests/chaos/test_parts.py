@@ -1,5 +1,6 @@
 """The parts of the chaos test: its faults are those of the seed, and what is wrong with a run is found."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from bench.chaos.disk import SmallDisk
 from bench.chaos.faults import disk_faults, schedule
 from bench.chaos.memory import Group
 from bench.chaos.poison import MESSAGES
 from bench.chaos.sources import HOSTILE, SETTINGS, Record
 from bench.chaos.truth import VIEWS, Rows, Truth
 from bench.chaos.verify import APP, Findings, check, check_audits, check_letters, moved_up, updates_of
-from tests.live.service import ROLES
+from tests.live.service import ROLES, wait_for
 from vernier.service.sinks.audit import Difference, TopicAudit
 
 MS = 1_700_000_000_000
@@ -38,15 +38,45 @@ def test_a_seed_is_one_schedule_of_all_faults() -> None:
     assert all(0 < at < 3600 and fault.kind == "disk" for at, fault in full)
 
 
-def test_a_disk_that_is_full_has_no_room_and_then_has(tmp_path: Path) -> None:
-    with SmallDisk(tmp_path, 16) as disk:
-        if disk.kind is None:  # not root: the run says so, and leaves its disk alone
-            return
-        disk.fill()
-        with pytest.raises(OSError, match="No space"):
-            (disk.folder / "more").write_bytes(b"." * 65_536)
-        disk.free()
-        (disk.folder / "more").write_bytes(b"." * 65_536)
+DISK = """
+import sys, time
+from pathlib import Path
+with SmallDisk(Path(sys.argv[1]), 16) as disk:
+    if disk.kind is None:
+        sys.exit("not root")
+    more = disk.folder / "more"
+    disk.fill()
+    try:
+        more.write_bytes(b"." * 65_536)
+    except OSError as error:
+        print(error.strerror)
+    disk.free()
+    print(more.write_bytes(b"." * 65_536), flush=True)
+    time.sleep(600)
+"""
+
+
+def used_by(folder: Path) -> list[Path]:
+    """The loop devices whose files are below a folder."""
+    used = []
+    for one in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            used += [one] if str(folder) in one.read_text("utf-8") else []
+    return used
+
+
+def test_a_disk_that_is_full_has_no_room_and_then_has_and_goes_with_its_process(tmp_path: Path) -> None:
+    run = subprocess.Popen([sys.executable, "-c", DISK, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    try:
+        said = [run.stdout.readline() for _ in range(2)]
+        if any(said):  # else not root: the run says so, and leaves its disk alone
+            assert said == ["No space left on device\n", "65536\n"]
+            assert str(tmp_path) not in Path("/proc/mounts").read_text("utf-8")
+    finally:
+        run.kill()
+        run.communicate()
+    wait_for("its device is free", lambda: not used_by(tmp_path))
 
 
 # --- what is wrong is found -------------------------------------------------------------------------------------------
