@@ -16,7 +16,6 @@ import os
 import shutil
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,6 +40,7 @@ from vernier.service.toolchain.first_use import have_jars, have_kernels
 from vernier.service.toolchain.jars import kafka_jars, spark_jars
 from vernier.service.toolchain.java import find_java
 from vernier.storage.errors import StorageError
+from vernier.storage.flag import Flag
 from vernier.storage.state.state import FOLDERS, LOCK, StateDirectory
 
 LEAST_FREE_BYTES = 256 << 20
@@ -64,12 +64,14 @@ class Supervisor:
     extra: Sequence[Callable[[Supervisor], Child]] = ()
     broker: EmbeddedBroker | None = None
     children: list[Child] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _hurry: threading.Event = field(default_factory=threading.Event)
+    _stop: Flag = field(default_factory=Flag)
+    _hurry: Flag = field(default_factory=Flag)
     _scratch: Scratch | None = None
     _broker_starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _starting: Future[EmbeddedBroker] | None = None
     """The pending start of the broker; None once it has started."""
+    _again: bool = False
+    """Whether that start replaces a broker that died. It is repeated if it fails."""
 
     @property
     def settings(self) -> Settings:
@@ -89,6 +91,8 @@ class Supervisor:
         umask = os.umask(UMASK)
         try:
             self._check()
+            if self._stop.is_set():
+                return
             self._take_scratch()
             self._start()
             self._check_program()
@@ -97,7 +101,9 @@ class Supervisor:
                 if self._starting is not None:
                     self._look_at_broker(self._starting)
                 elif self.broker is not None and not self.broker.running:
-                    self._restart_broker(self.broker)
+                    self.say("broker: died, restarted")
+                    self._again = True
+                    self._start_broker(self.broker)
                 first = [child for child in self.children if not child.last]
                 ready = all(child.was_ready and not child.stands_by(self.say) for child in first)
                 for child in self.children:
@@ -168,7 +174,7 @@ class Supervisor:
             self.say("broker: starting")
             port = int(settings.kafka.bootstrap.rpartition(":")[2])
             self.broker = EmbeddedBroker(settings.broker_data, port, heap_mb=settings.shares.broker_heap >> 20)
-            self._starting = self._broker_starter.submit(self.broker.start, _BROKER_START_SECONDS)
+            self._start_broker(self.broker)
         logs = settings.log_directory
         logs.mkdir(parents=True, exist_ok=True)
         head = StateDirectory(settings.state.place)
@@ -248,14 +254,25 @@ class Supervisor:
         assert self.settings.program is not None
         load_program(self.settings.program)
 
+    def _start_broker(self, broker: EmbeddedBroker) -> None:
+        """Start the broker beside the loop: it may take minutes, and the loop must see that the service stops."""
+        self._starting = self._broker_starter.submit(broker.start, _BROKER_START_SECONDS)
+
     def _look_at_broker(self, starting: Future[EmbeddedBroker]) -> None:
-        """Notice that the broker is up; the processes that need it wait for it themselves. Raises the
-        broker's error.
+        """Notice that the broker is up; the processes that need it wait for it themselves. Raises the error of its
+        first start.
         """
-        if starting.done():
-            starting.result()
-            self._starting = None
+        if not starting.done():
+            return
+        self._starting = None
+        error = starting.exception()
+        if error is not None and not (self._again and isinstance(error, BrokerError)):
+            raise error
+        if error is None:
             self.say(f"broker: ready on {self.settings.kafka.bootstrap}")
+        else:
+            self.say(f"broker: {error}")
+            self._stop.wait(1)
 
     def _kill_starting(self) -> None:
         """Kill a broker that is still starting: it has nothing to finish, and may take long to react to a signal."""
@@ -278,14 +295,6 @@ class Supervisor:
             final=FENCED,
             again=lambda: self.settings.state.standby and self._driver_owns(head),
         )
-
-    def _restart_broker(self, broker: EmbeddedBroker) -> None:
-        self.say("broker: died, restarted")
-        try:
-            broker.start(_BROKER_START_SECONDS)
-        except BrokerError as error:
-            self.say(f"broker: {error}")
-            self._stop.wait(1)
 
     def _end(self) -> None:
         """Stop everything within STOP_SECONDS: first the processes that send messages, then the driver and the sidecar,

@@ -177,6 +177,66 @@ def test_a_second_wish_to_stop_ends_at_once_what_does_not_stop(
     assert process.returncode == -signal.SIGKILL
 
 
+SIGNALLED = """
+import signal, time
+from vernier.storage.flag import Flag
+flag, until = Flag(), time.monotonic() + 2
+signal.signal(signal.SIGALRM, lambda *_: flag.set())
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+while time.monotonic() < until:
+    flag.wait(1e-5)
+    flag._set = False
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("went on")
+"""
+
+
+def test_a_signal_at_any_instruction_does_not_stop_the_process_that_waits_for_it() -> None:
+    """With threading.Event the handler waits for the lock that the interrupted `wait` holds."""
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    assert done.stdout == "went on\n"
+
+
+class SlowBroker:
+    """A broker that has died and whose next start takes until it is killed."""
+
+    running = False
+
+    def __init__(self) -> None:
+        self.begun, self.killed = threading.Event(), threading.Event()
+
+    @property
+    def pid(self) -> None:
+        self.killed.set()
+
+    def start(self, _seconds: float) -> None:
+        self.begun.set()
+        self.killed.wait(PATIENCE)
+
+    def stop(self, _seconds: float) -> None:
+        pass
+
+
+def test_a_broker_that_starts_again_slowly_holds_nobody_up_who_stops(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {"state.path": str(tmp_path / "state"), "program": str(root / "configs" / "demo.py")}
+    supervisor = Supervisor(load(None, flags, {}), None, flags, say=lambda line: None)
+    broker = SlowBroker()
+    for name in ("_check", "_take_scratch", "_start", "_check_program"):
+        monkeypatch.setattr(supervisor, name, lambda: None)
+    supervisor.broker = broker  # type: ignore[assignment]
+    running = threading.Thread(target=supervisor.run, daemon=True)
+    running.start()
+    assert broker.begun.wait(PATIENCE)
+    supervisor.stop()
+    running.join(PATIENCE)
+    assert not running.is_alive()
+    assert broker.killed.is_set()
+
+
 def test_a_parent_that_is_killed_is_no_reason_to_wait_longer_than_for_one_that_stops() -> None:
     assert PATIENCE_SECONDS < STOP_SECONDS
 
