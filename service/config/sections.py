@@ -17,7 +17,7 @@ from vernier.service.codec.instants import parse_instant
 from vernier.service.config.loopback import is_loopback
 from vernier.service.config.memory_shares import java_bytes
 from vernier.service.config.section import Section, milliseconds
-from vernier.storage.blob.leases import LEAST_TTL_MS, TTL_MS
+from vernier.storage.blob.leases import LEAST_LOCK_MS, LOCK_MS
 from vernier.storage.blob.location import CACHE_BYTES, BlobLocation
 from vernier.storage.errors import CallerError
 
@@ -45,10 +45,9 @@ class State(Section):
         description="while another coordinator owns the state: wait with Spark started, and take over when it ends",
     )
     lock_ms: int = Field(
-        default=TTL_MS,
-        ge=LEAST_TTL_MS,
-        description="in an object store: how long the owner's lock outlives it when its host dies, and more than the "
-        "longest pause of a living owner",
+        default=LOCK_MS,
+        ge=LEAST_LOCK_MS,
+        description="in an object store: the silence of the owner after which another machine may take over",
     )
     rebuild: bool = Field(
         default=False,

@@ -20,7 +20,7 @@ from vernier.storage.state.state import StateDirectory
 
 PLAN_FILE = "plan.json"
 
-_LOOK_AGAIN_MS = 1_000
+_LOOK_AGAIN_MS = 250
 
 
 def _begins_empty(_: str) -> bool:
@@ -31,8 +31,8 @@ _log = logging.getLogger("vernier.epochs")
 
 
 def acquire(directory: StateDirectory) -> Manifest | None:
-    """Acquire the directory; returns its newest commit. If its lock expires by itself and is not being renewed, the
-    holder has died: wait for expiry. Raises StateInUse, NoIntactManifest and other StorageErrors."""
+    """Acquire the directory; returns its newest commit. As long as the holder of a lock in an object store is silent,
+    wait until it counts as dead. Raises StateInUse, NoIntactManifest and other StorageErrors."""
     least: int | None = None
     while True:
         try:

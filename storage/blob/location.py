@@ -10,7 +10,7 @@ import xxhash
 
 from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.filecache import FileCache
-from vernier.storage.blob.leases import TTL_MS
+from vernier.storage.blob.leases import LOCK_MS
 from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 
@@ -21,13 +21,13 @@ CACHE_BYTES = 8 << 30
 @dataclass(frozen=True)
 class BlobLocation:
     """Where a state lies. uri: a path or a fsspec URI. cache: the folder for local copies of a URI's segments; None for
-    a folder of this user in the system's temporary directory. cache_bytes: the size limit of these copies. lock_ms: how
-    long this process's locks and leases in an object store are valid without a heartbeat."""
+    a folder of this user in the system's temporary directory. cache_bytes: the size limit of these copies. lock_ms: the
+    silence of this process after which another machine may take its lock in an object store."""
 
     uri: str
     cache: str | None = None
     cache_bytes: int = CACHE_BYTES
-    lock_ms: int = TTL_MS
+    lock_ms: int = LOCK_MS
 
     @staticmethod
     def of(place: "str | os.PathLike[str] | BlobLocation") -> "BlobLocation":
@@ -51,5 +51,17 @@ class BlobLocation:
         uri = self.uri.rstrip("/")
         copies = Path(self.cache or Path(tempfile.gettempdir()) / f"vernier-cache-{os.getuid()}")
         cache = FileCache(copies / xxhash.xxh3_64_hexdigest(uri.encode()), self.cache_bytes)
-        store, lock_ms = FsspecStore(uri), self.lock_ms
-        return ObjectBlob(uri, store, lambda: time.time_ns() // 1_000_000, cache, lock_ms=lock_ms, at_once=True)
+        return ObjectBlob(
+            uri,
+            FsspecStore(uri),
+            lambda: time.time_ns() // 1_000_000,
+            cache,
+            lock_ms=self.lock_ms,
+            elapsed=_elapsed_ms,
+            at_once=True,
+        )
+
+
+def _elapsed_ms() -> int:
+    """Milliseconds of a clock that is never set and that counts the time in which the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000

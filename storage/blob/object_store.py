@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from vernier.storage.blob.blob import Buffer, HeldLock, Owner
 from vernier.storage.blob.disk import storage_error
 from vernier.storage.blob.filecache import FileCache
-from vernier.storage.blob.leases import TTL_MS, Claims, Clock
+from vernier.storage.blob.leases import LOCK_MS, Claims, Clock
 from vernier.storage.errors import CreateUnknown, FileExists, FileMissing, NoFileSystem, StorageError
 
 Result = TypeVar("Result")
@@ -60,14 +60,15 @@ class ObjectBlob:
         owner: str | None = None,
         *,
         beating: bool = True,
-        lock_ms: int = TTL_MS,
+        lock_ms: int = LOCK_MS,
         machine: str | None = None,
+        elapsed: Clock | None = None,
         at_once: bool = False,
     ) -> None:
-        """now, owner, beating, lock_ms and machine are passed to its claims. at_once: whether the store may be called
-        by several threads at once."""
+        """now, owner, beating, lock_ms, machine and elapsed are passed to its claims. at_once: whether the store may be
+        called by several threads at once."""
         self._where, self._store, self._cache, self._at_once = where, store, cache, at_once
-        self.claims = Claims(self, now, owner, beating=beating, ttl_ms=lock_ms, machine=machine)
+        self.claims = Claims(self, now, owner, beating=beating, lock_ms=lock_ms, machine=machine, elapsed=elapsed)
 
     @property
     def where(self) -> str:
@@ -169,7 +170,7 @@ class ObjectBlob:
     def owner(self, name: str) -> Owner | None:
         """Who has the lock; an Owner with no time left if it is free."""
         found = self.claims.holder(name)
-        return Owner(0, "", 0) if found is None else Owner(found.pid, found.host, found.until_ms - self.claims.now())
+        return Owner(0, "", 0) if found is None else Owner(found.pid, found.host, self.claims.left_ms(found))
 
     def hold(self, stem: str) -> HeldLock:
         """A claim under a name of its own."""

@@ -82,6 +82,7 @@ class StateDirectory:
         self._blob: Blob = blob or BlobLocation.of(path).open()
         self._leases = Leases(self._blob)
         self._lock: HeldLock | None = None
+        self._prepared = False
         self._newest: Manifest | None = None
         self._rollups = Rollups(self._blob)
         self._garbage = Garbage(self._blob, self._leases)
@@ -110,7 +111,9 @@ class StateDirectory:
         """
         if self._lock is not None:
             return self._newest
-        self._blob.prepare(FOLDERS)
+        if not self._prepared:
+            self._blob.prepare(FOLDERS)
+            self._prepared = True
         held = self._blob.lock(LOCK)
         if held is None:
             owner = self._blob.owner(LOCK) or Owner(0)

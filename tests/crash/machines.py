@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 from tests.crash.faults import Fault, Faults, FaultyDisk, FaultyStore
 from tests.crash.simdisk import SimDisk
 from tests.crash.simstore import SimStore
-from vernier.storage.blob.blob import Blob
-from vernier.storage.blob.leases import BEATS, TTL_MS
+from vernier.storage.blob.blob import Blob, HeldLock
+from vernier.storage.blob.leases import BEATS, LOCK_MS, TTL_MS
 from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.blob.object_store import ObjectBlob
 
@@ -45,7 +45,7 @@ class Machine(Protocol):
         ...
 
     def wait(self) -> None:
-        """As long as it takes until the locks of processes that have ended are gone."""
+        """As long as it takes until the leases of processes that have ended are gone."""
         ...
 
     def tick(self) -> None:
@@ -53,7 +53,11 @@ class Machine(Protocol):
         ...
 
     def sleep(self) -> bool:
-        """A long time passes in which no process runs; whether they have lost their locks."""
+        """A long time passes in which no process runs; whether others may take their locks then."""
+        ...
+
+    def stop(self, process: Process) -> None:
+        """A process stands still from now on: it sends no heartbeats."""
         ...
 
 
@@ -79,6 +83,24 @@ class DiskMachine:
     def sleep(self) -> bool:
         return False
 
+    def stop(self, process: Process) -> None:
+        pass
+
+
+class _PatientBlob(ObjectBlob):
+    """Looks at a lock that another process holds until it is clear whether that process lives."""
+
+    def __init__(self, machine: "StoreMachine", store: FaultyStore, owner: str) -> None:
+        super().__init__(WHERE, store, lambda: machine.ms, owner=owner, beating=False)
+        self._machine = machine
+
+    def lock(self, name: str) -> HeldLock | None:
+        for _ in range(BEATS + 1):
+            if held := super().lock(name):
+                return held
+            self._machine.tick()
+        return super().lock(name)
+
 
 class StoreMachine:
     """An object store and a clock; claims are kept alive by `tick`, not by threads."""
@@ -91,16 +113,19 @@ class StoreMachine:
 
     def process(self, fault: Fault = Fault.CRASH_BEFORE, at: int = 0) -> Process:
         faulty = FaultyStore(self.store, fault, at)
-        blob = ObjectBlob(WHERE, faulty, lambda: self.ms, owner=f"p{next(self._names)}", beating=False)
+        blob = _PatientBlob(self, faulty, f"p{next(self._names)}")
         self._living.append((faulty, blob))
         return Process(blob, faulty)
+
+    def stop(self, process: Process) -> None:
+        self._living = [(faulty, blob) for faulty, blob in self._living if blob is not process.blob]
 
     def cut_power(self) -> None:
         self._living.clear()
         self.wait()
 
     def wait(self) -> None:
-        for _ in range(BEATS + 1):
+        for _ in range(BEATS * TTL_MS // LOCK_MS + 1):
             self.tick()
 
     def sleep(self) -> bool:
@@ -108,7 +133,7 @@ class StoreMachine:
         return True
 
     def tick(self) -> None:
-        self.ms += TTL_MS // BEATS
+        self.ms += LOCK_MS // BEATS
         self._living = [(faulty, blob) for faulty, blob in self._living if not faulty.crashed]
         for _, blob in self._living:
             blob.claims.beat()

@@ -4,7 +4,6 @@ import errno
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +13,12 @@ import pytest
 
 from tests.crash.faults import Fault, FaultyStore
 from tests.crash.simstore import SimStore
+from tests.storage.clock import Clock
 from tests.storage.epochs import commit, entry, manifest, numbers
 from tests.storage.s3 import BUCKET, s3_server
 from vernier.storage.blob.blob import Blob, HeldLock, Owner
 from vernier.storage.blob.filecache import FileCache
-from vernier.storage.blob.leases import MARGIN_MS, TTL_MS
+from vernier.storage.blob.leases import BEATS, LOCK_MS, MARGIN_MS, TTL_MS
 from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 from vernier.storage.errors import (
@@ -33,16 +33,6 @@ from vernier.storage.errors import (
 )
 from vernier.storage.state.manifest import encode_manifest, manifest_file
 from vernier.storage.state.state import StateDirectory
-
-
-class Clock:
-    """A wall clock that stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 @pytest.fixture
@@ -116,7 +106,7 @@ def test_a_lock_has_one_holder_until_it_is_given_back(store: SimStore, clock: Cl
     assert (held.alone, two.lock("LOCK")) == (True, None)
     owner = two.owner("LOCK")
     assert isinstance(owner, Owner)
-    assert owner.left_ms == TTL_MS
+    assert owner.left_ms == LOCK_MS
     held.release()
     held.release()
     assert two.owner("LOCK") == Owner(0, "", 0)
@@ -130,26 +120,96 @@ def test_heartbeats_keep_a_lock_and_their_end_loses_it(store: SimStore, clock: C
     one, two = blob_of(store, clock), blob_of(store, clock)
     held = one.lock("LOCK")
     assert held is not None
-    for _ in range(5):
-        clock.ms += TTL_MS - MARGIN_MS - 1
-        held.check()
+    for _ in range(5 * BEATS):
+        clock.ms += LOCK_MS // BEATS
         one.claims.beat()
+        held.check()
         assert two.lock("LOCK") is None
-    # The holder gives up before anybody else may believe that it is gone, and does not come back.
-    clock.ms += TTL_MS - MARGIN_MS
-    assert two.lock("LOCK") is None
+    owner = two.owner("LOCK")
+    assert owner is not None
+    assert owner.left_ms == LOCK_MS
+    for silent in range(1, BEATS):
+        clock.ms += LOCK_MS // BEATS
+        assert two.lock("LOCK") is None
+        owner = two.owner("LOCK")
+        assert owner is not None
+        assert owner.left_ms == LOCK_MS - silent * (LOCK_MS // BEATS)
+    held.check()
+    clock.ms += LOCK_MS // BEATS
+    taken = two.lock("LOCK")
+    assert taken is not None
+    assert not taken.alone
+    one.claims.beat()
     with pytest.raises(
         OwnershipLost, match=r"lock LOCK/000000000001 on sim://state expired or another process took it over"
     ):
         held.check()
-    one.claims.beat()
-    clock.ms += MARGIN_MS
-    taken = two.lock("LOCK")
-    assert taken is not None
-    assert not taken.alone
     held.release()
     assert two.lock("LOCK") is None
     taken.check()
+
+
+def test_a_holder_that_was_silent_goes_on_if_nobody_has_taken_the_lock(store: SimStore, clock: Clock) -> None:
+    one, two = blob_of(store, clock), blob_of(store, clock)
+    held = one.lock("LOCK")
+    assert held is not None
+    clock.ms += 100 * LOCK_MS
+    held.check()
+    one.claims.beat()
+    assert two.lock("LOCK") is None
+    clock.ms += 100 * LOCK_MS
+    assert clock.taken(two) is not None
+    with pytest.raises(OwnershipLost):
+        held.check()
+
+
+def test_a_holder_that_was_silent_stops_while_the_store_does_not_say_who_has_the_lock(
+    store: SimStore, clock: Clock
+) -> None:
+    class Cut(SimStore):
+        """A store that cannot be reached once the clock has gone on."""
+
+        def names(self, folder: str) -> list[str]:
+            if clock.ms > 1_000_000:
+                raise OSError("timed out")
+            return super().names(folder)
+
+    held = blob_of(Cut(), clock).lock("LOCK")
+    assert held is not None
+    clock.ms += LOCK_MS - 1
+    held.check()
+    clock.ms += 1
+    with pytest.raises(OwnershipLost):
+        held.check()
+
+
+def test_time_in_which_nobody_looks_at_a_lock_does_not_count(store: SimStore, clock: Clock) -> None:
+    """The store was gone for all, or the one that waits stood still: the holder has had no chance."""
+    one, two = blob_of(store, clock), blob_of(store, clock)
+    assert one.lock("LOCK") is not None
+    assert two.lock("LOCK") is None
+    for _ in range(BEATS - 1):
+        clock.ms += 100 * LOCK_MS
+        assert two.lock("LOCK") is None
+    one.claims.beat()
+    assert two.lock("LOCK") is None
+    for _ in range(BEATS):
+        clock.ms += LOCK_MS // BEATS
+        taken = two.lock("LOCK")
+    assert taken is not None
+
+
+def test_clocks_that_do_not_agree_do_not_matter_to_a_lock(store: SimStore, clock: Clock) -> None:
+    early, late = Clock(), Clock()
+    early.ms, late.ms = 5, 10**15
+    holder = blob_of(store, early)
+    assert holder.lock("LOCK") is not None
+    assert blob_of(store, late).lock("LOCK") is None
+    assert late.taken(blob_of(store, late)) is not None
+    holder.claims.beat()
+    again = blob_of(store, early)
+    assert again.lock("LOCK") is None
+    assert early.taken(again) is not None
 
 
 def test_a_holder_that_slept_finds_that_it_was_overtaken(store: SimStore, clock: Clock) -> None:
@@ -157,8 +217,7 @@ def test_a_holder_that_slept_finds_that_it_was_overtaken(store: SimStore, clock:
     still = Clock()
     one, two = blob_of(store, still), blob_of(store, clock)
     held = one.lock("LOCK")
-    clock.ms += TTL_MS
-    taken = two.lock("LOCK")
+    taken = clock.taken(two)
     assert held is not None
     assert taken is not None
     one.claims.beat()
@@ -167,6 +226,13 @@ def test_a_holder_that_slept_finds_that_it_was_overtaken(store: SimStore, clock:
     held.release()
     two.claims.beat()
     taken.check()
+
+
+def test_a_claim_of_an_earlier_release_is_watched_for_its_fifteen_seconds(store: SimStore, clock: Clock) -> None:
+    store.put("LOCK/000000000007", b'{"owner":"a","host":"h","pid":1,"until_ms":1}')
+    two = blob_of(store, clock)
+    assert clock.taken(two, 14_000) is None
+    assert clock.taken(two, 5_000) is not None
 
 
 def test_of_two_who_take_a_lock_at_once_one_gets_it(store: SimStore, clock: Clock) -> None:
@@ -241,18 +307,17 @@ def test_an_owner_that_was_overtaken_commits_nothing(store: SimStore, clock: Clo
     fresh = old.write(2, "old", 0, [entry("t", 2)])
     new = StateDirectory("sim://state", blob_of(store, clock))
     with pytest.raises(
-        StateInUse, match=r"sim://state is in use by pid \d+ on .* \(for 15 s more, unless it renews its lock"
+        StateInUse, match=r"sim://state is in use by pid \d+ on .* \(for 3 s more, unless it renews its lock"
     ):
         new.acquire()
-    clock.ms += TTL_MS
-    assert new.acquire() == manifest(1, refs)
+    assert clock.acquired(new) == manifest(1, refs)
     # What the old owner may still commit stays whole; the name of the epoch decides who did.
     assert numbers(new, manifest(2, [*refs, *fresh])) == [1, 2]
     commit(new, 2, refs)
     with pytest.raises(EpochConflict):
         old.commit(manifest(2, [*refs, *fresh], attempt="old"))
     assert new.sweep() == 0, "the commit has deleted what the old owner wrote"
-    late.ms += TTL_MS
+    late.ms += LOCK_MS
     for operation in (lambda: old.commit(manifest(3, refs)), lambda: old.gc(2), old.sweep):
         with pytest.raises(OwnershipLost):
             operation()
@@ -267,9 +332,8 @@ def test_an_old_owner_that_is_quicker_makes_a_whole_epoch(store: SimStore, clock
     old = StateDirectory("sim://state", blob_of(store, late))
     old.acquire()
     fresh = old.write(1, "old", 0, [entry("t", 1)])
-    clock.ms += TTL_MS
     new = StateDirectory("sim://state", blob_of(store, clock))
-    new.acquire()
+    clock.acquired(new)
     old.commit(manifest(1, fresh, attempt="old"))
     with pytest.raises(EpochConflict, match="the newest epoch there is 1"):
         commit(new, 1)
@@ -285,9 +349,8 @@ def test_what_an_overtaken_owner_leaves_is_deleted_by_later_commits(store: SimSt
     old = StateDirectory("sim://state", blob_of(store, Clock()))
     old.acquire()
     refs = commit(old, 1)
-    clock.ms += TTL_MS
     new = StateDirectory("sim://state", blob_of(store, clock))
-    new.acquire()
+    clock.acquired(new)
     old.write(2, "old", 0, [entry("t", 2)])
     for epoch in range(2, 9):
         refs = commit(new, epoch, refs[-1:])
@@ -352,8 +415,7 @@ def test_who_takes_a_lock_while_it_is_released_for_the_dead_keeps_it(store: SimS
         """The lock expires and is taken between the look and the release."""
 
         def put(self, name: str, data: bytes) -> None:
-            clock.ms += TTL_MS
-            taken.append(ObjectBlob("sim://state", store, clock, beating=False, machine="two").lock("LOCK"))
+            taken.append(clock.taken(ObjectBlob("sim://state", store, clock, beating=False, machine="two")))
             super().put(name, data)
 
     slow = Slow()
@@ -366,16 +428,11 @@ def test_who_takes_a_lock_while_it_is_released_for_the_dead_keeps_it(store: SimS
 
 
 def test_the_time_of_a_lock_is_a_setting(store: SimStore, clock: Clock) -> None:
-    holder = ObjectBlob("sim://state", store, clock, beating=False, lock_ms=8_000)
+    holder, other = ObjectBlob("sim://state", store, clock, beating=False, lock_ms=8_000), blob_of(store, clock)
     held = holder.lock("LOCK")
     assert held is not None
-    clock.ms += 8_000 - MARGIN_MS - 1
-    held.check()
-    holder.claims.beat()
-    clock.ms += 8_000 - 1
-    assert blob_of(store, clock).lock("LOCK") is None, "each claim says itself until when it is valid"
-    clock.ms += 1
-    assert blob_of(store, clock).lock("LOCK") is not None
+    assert clock.taken(other) is None, "each claim says itself how long it is valid"
+    assert clock.taken(other, 8_000) is not None
     with pytest.raises(OwnershipLost):
         held.check()
 
@@ -392,8 +449,7 @@ def test_an_owner_that_is_stopped_before_its_commit_shows_nothing(store: SimStor
     create = blob.create
 
     def stopped(name: str, data: bytes) -> None:
-        clock.ms += TTL_MS + MARGIN_MS
-        new.acquire()
+        clock.acquired(new)
         kept = refs
         for epoch in range(2, 2 + epochs):
             kept = commit(new, epoch, kept)
@@ -487,20 +543,16 @@ def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: P
         "commit(state, 1)\n"
         "os._exit(9)\n"
     )
-    store, soon = FsspecStore(uri), Clock()
-    # It stands still, so that the lock has not expired however long the process takes.
-    soon.ms = time.time_ns() // 1_000_000
+    soon = Clock()
     assert subprocess.run([sys.executable, "-c", program, uri], check=False).returncode == 9
+    other = StateDirectory(uri, ObjectBlob(uri, FsspecStore(uri), soon, beating=False, machine="another"))
     with pytest.raises(StateInUse) as refused:
-        StateDirectory(uri, ObjectBlob(uri, store, soon, beating=False, machine="another")).acquire()
-    assert refused.value.left_ms is not None
-    assert refused.value.left_ms >= TTL_MS
-    later = Clock()
-    later.ms = 10**15
-    with StateDirectory(uri, ObjectBlob(uri, store, later, beating=False, machine="another")) as taken:
-        found = taken.latest()
-        assert found is not None
-        assert numbers(taken, found) == [1]
+        other.acquire()
+    assert refused.value.left_ms == LOCK_MS
+    found = soon.acquired(other)
+    assert found is not None
+    assert numbers(other, found) == [1]
+    other.release()
     uri = f"{uri}-alone"
     assert subprocess.run([sys.executable, "-c", program, uri], check=False).returncode == 9
     with StateDirectory(uri, ObjectBlob(uri, FsspecStore(uri), soon, beating=False)) as taken:

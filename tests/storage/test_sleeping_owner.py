@@ -1,7 +1,7 @@
 """An owner of a state in an object store that is stopped (SIGSTOP), replaced, and continued commits nothing.
 
-The owner is a process of its own; the store is a server. The successor's clock is ahead by the time after which the
-lock expires, so the owner still believes in its lock when it continues: that is the hardest case, and takes no waiting.
+The owner is a process of its own; the store is a server. The successor's clock runs ahead, so the owner still believes
+in its lock when it continues: that is the hardest case, and takes no waiting.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
+from tests.storage.clock import Clock
 from tests.storage.epochs import commit, numbers
 from tests.storage.s3 import BUCKET, s3_server
-from vernier.storage.blob.leases import TTL_MS
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
 from vernier.storage.state.state import StateDirectory
 
@@ -71,11 +70,9 @@ def test_an_owner_that_sleeps_through_its_replacement_commits_nothing(server: No
     try:
         assert owner.stdout.readline() == "sleeps\n"
         os.waitpid(owner.pid, os.WUNTRACED)
-        # It stands still, so that no pause of a busy machine makes the successor lose its lock.
-        later = time.time_ns() // 1_000_000 + TTL_MS
-        ahead = ObjectBlob(uri, FsspecStore(uri), lambda: later)
-        successor = StateDirectory(uri, ahead)
-        newest = successor.acquire()
+        clock = Clock()
+        successor = StateDirectory(uri, ObjectBlob(uri, FsspecStore(uri), clock, beating=False))
+        newest = clock.acquired(successor)
         assert newest is not None
         refs = [ref for trace in newest.traces.values() for shard in trace.shards for ref in shard]
         for epoch in range(2, 2 + epochs):
