@@ -17,8 +17,8 @@ from vernier.storage.state.state import StateDirectory
 
 LOCAL_SECONDS = 0.1
 """Seconds between tries to take a lock that the kernel frees."""
-REMOTE_SECONDS = 1.0
-"""Seconds between tries to take a lock that expires, at most: each try is a request to the object store."""
+REMOTE_SECONDS = 0.25
+"""Seconds between tries to take a lock whose owner may fall silent, at most: each is a request to the object store."""
 
 _log = logging.getLogger("vernier.standby")
 
