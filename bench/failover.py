@@ -2,25 +2,31 @@
 
 `--what executor`: the demonstration's program on Spark's `local-cluster` (executors are processes of their own), of
 which one executor is killed with -9. `--what driver`: two services on one state, one makes epochs and the other
-stands by; all processes of the first one's host are killed with -9. `--state s3` puts the state into an S3 server; the
-standby, on the same machine, sees that the owner has ended and does not wait until the lock expires (`state.lock_ms`),
-as it would for another machine.
+stands by; all processes of the first one's host are killed with -9. `--state s3` puts the state into an S3 server; each
+service then has a host name of its own (root only), so that the standby cannot see that the owner's processes have
+ended: it waits until the owner has been silent for `state.lock_ms`, as on another machine. `--state file`: the kernel
+frees the lock.
 
 A pause is the longest time between two commits seen over HTTP, from the kill to a commit that has updates sent a second
-after it. `said`: seconds until /readyz names a reason. In the end all answers are compared with a recomputation. One
-JSON line: pauses in order, their median and the longest.
+after it. `first`: seconds from the kill to the first new commit; `stages`: the standby's own account of them, from the
+lock on. `said`: seconds until /readyz names a reason. In the end all answers are compared with a recomputation. One
+JSON line: pauses in order, their median and the longest; `stolen`: the share of the processors' time that the
+hypervisor gave to others.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import os
+import re
 import signal
+import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +44,8 @@ from vernier.storage.blob.location import BlobLocation
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PATIENCE = 400.0
 """Seconds that a start may take on a busy machine; no part of a result."""
+_NEW_HOST_NAME, _NEW_MOUNTS = 0x04000000, 0x00020000  # CLONE_NEWUTS, CLONE_NEWNS of sched.h
+_BIND, _PRIVATE = 0x1000, 0x44000  # MS_BIND, MS_PRIVATE | MS_REC of mount.h
 WARM_SECONDS = 8
 """Seconds of epochs before each kill."""
 
@@ -47,10 +55,28 @@ def executors(service: Service) -> list[psutil.Process]:
     return [one for one, _ in service.family() if any(EXECUTOR in part for part in one.cmdline())]
 
 
-def pause(service: Service) -> dict[str, float]:
+def another_machine(folder: Path) -> Callable[[], None]:
+    """What makes a process, and those that it starts, believe in a host of their own, named as the folder is."""
+    known = folder / "hosts"
+    known.write_text(f"127.0.0.1 localhost {folder.name}\n", encoding="ascii")
+    system = ctypes.CDLL(None, use_errno=True)
+
+    def enter() -> None:
+        if (
+            system.unshare(_NEW_HOST_NAME | _NEW_MOUNTS)
+            or system.mount(b"none", b"/", None, _PRIVATE, None)
+            or system.mount(bytes(known), b"/etc/hosts", None, _BIND, None)
+        ):
+            raise OSError(ctypes.get_errno(), "only root may give processes a host name of their own")
+        socket.sethostname(folder.name)
+
+    return enter
+
+
+def pause(service: Service) -> dict[str, Any]:
     """Watch a service after a kill, until it has committed what was sent a second later."""
     began, killed_ns = time.monotonic(), time.time_ns()
-    last, longest, said = service.frontier(), 0.0, 0.0
+    last, longest, said, first = service.frontier(), 0.0, 0.0, 0.0
     seen = began
     while last < killed_ns + 10**9:
         if time.monotonic() > began + 300:
@@ -63,11 +89,23 @@ def pause(service: Service) -> dict[str, float]:
         now = time.monotonic()
         if found > last:
             longest, seen, last = max(longest, now - seen), now, found
+            first = first or now - began
         time.sleep(0.02)
-    return {"pause_s": round(longest, 2), "said_s": round(said, 2)}
+    return {"pause_s": round(longest, 2), "said_s": round(said, 2), "first_s": round(first, 2)}
 
 
-def executor(folder: Path, args: argparse.Namespace) -> list[dict[str, float]]:
+def stages(service: Service) -> dict[str, float]:
+    """What the standby's log says about the way from the lock to its first commit."""
+    log = service.folder / "logs" / "driver.log"
+
+    def said() -> list[str]:
+        return re.findall(r"first commit [\d.]+ s after the lock: (.*)", log.read_text("utf-8", errors="replace"))
+
+    line = wait_for("the standby's log has its stages", said)[-1]
+    return {name.strip(): float(value) for name, value in re.findall(r"([\w ]+?) ([\d.]+) s", line)}
+
+
+def executor(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Kill executors, one after another."""
     truth, found = Truth(), []
     with EmbeddedBroker(folder / "kafka") as broker, contextlib.ExitStack() as stack:
@@ -86,7 +124,7 @@ def executor(folder: Path, args: argparse.Namespace) -> list[dict[str, float]]:
     return found
 
 
-def driver(folder: Path, args: argparse.Namespace, state: str) -> list[dict[str, float]]:
+def driver(folder: Path, args: argparse.Namespace, state: str) -> list[dict[str, Any]]:
     """Kill hosts, one after another; each was a standby before."""
     truth, found = Truth(), []
 
@@ -96,6 +134,7 @@ def driver(folder: Path, args: argparse.Namespace, state: str) -> list[dict[str,
         return Service(
             own,
             1,
+            enter=another_machine(own) if args.state == "s3" else None,
             patience=PATIENCE,
             kafka={"bootstrap": broker.bootstrap},
             state={"path": state, "standby": True, "scratch": str(own / "scratch"), "cache": str(own / "cache")},
@@ -118,11 +157,19 @@ def driver(folder: Path, args: argparse.Namespace, state: str) -> list[dict[str,
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
             found.append(pause(waiting))
+            found[-1]["stages"] = stages(waiting)
             psutil.wait_procs(family, timeout=10)
             active.process = None
             active = waiting
         finish(active, feeder, truth)
     return found
+
+
+def stolen(before: Any) -> float:
+    """The share of the processors' time, in percent, that the hypervisor has given to others since `before`."""
+    took = [now - then for now, then in zip(psutil.cpu_times(), before, strict=True)]
+    names = before._fields
+    return round(100 * dict(zip(names, took, strict=True)).get("steal", 0.0) / max(1e-9, sum(took)), 1)
 
 
 def warm(service: Service) -> None:
@@ -161,6 +208,7 @@ def main() -> None:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
     parser.add_argument("--state", choices=("file", "s3"), default="file")
     args = parser.parse_args()
+    before = psutil.cpu_times()
     with tempfile.TemporaryDirectory(prefix="f-") as name:
         folder = Path(name)
         if args.what == "executor":
@@ -171,10 +219,14 @@ def main() -> None:
     pauses = [one["pause_s"] for one in found]
     result: dict[str, Any] = {
         "what": args.what,
+        "kills": args.kills,
         "pauses_s": pauses,
         "median_s": round(statistics.median(pauses), 2),
         "longest_s": max(pauses),
+        "first_s": [one["first_s"] for one in found],
         "said_s": [one["said_s"] for one in found],
+        "stages": [one["stages"] for one in found if one.get("stages")],
+        "stolen_percent": stolen(before),
         "load": round(os.getloadavg()[0], 1),
     }
     tell(result)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from vernier.operators.planning.plan import Plan
@@ -58,6 +58,21 @@ class Job:
     quarantine_seconds: float = 10.0
 
 
+def planned(
+    programs: Sequence[Program], *, keep_sources: bool, upserts: Mapping[str, Sequence[str]], push: bool
+) -> Plan:
+    """The plan of programs. A process keeps the last one that it made. Raises ProgramErrors."""
+    keys = tuple((name, tuple(columns)) for name, columns in sorted(upserts.items()))
+    return _planned(tuple(programs), keep_sources, keys, push)
+
+
+@lru_cache(maxsize=1)
+def _planned(
+    programs: tuple[Program, ...], keep_sources: bool, upserts: tuple[tuple[str, tuple[str, ...]], ...], push: bool
+) -> Plan:
+    return compiled(programs, keep_sources=keep_sources, upserts=dict(upserts), push=push)[1]
+
+
 @dataclass
 class Process:
     """What this process keeps from task to task. short: an epoch used too much memory, so slices are kept short."""
@@ -101,12 +116,12 @@ class Process:
 
     def _compile(self, programs: Sequence[Program], fingerprint: str) -> Plan:
         job = self.job
-        _, plan = compiled(programs, keep_sources=job.keep_sources, upserts=job.upserts, push=job.push)
+        plan = planned(programs, keep_sources=job.keep_sources, upserts=job.upserts, push=job.push)
         if plan.fingerprint != fingerprint:
+            _planned.cache_clear()
             names = ", ".join(program.name for program in programs)
             raise OtherPlan(name=names, found=plan.fingerprint[:8], wanted=fingerprint[:8])
-        plan.sources = with_former(plan.sources, job.former)
-        return plan
+        return replace(plan, sources=with_former(plan.sources, job.former)) if job.former else plan
 
     def change(self, job: Job) -> bool:
         """Go on with a job that differs in its programs, its sources and its share of the memory alone; False if it

@@ -116,6 +116,12 @@ class Programs:
             self._registry.refuse(one, reason)
         return bool(joining)
 
+    def still(self, bundle: Bundle, newest: Manifest | None) -> bool:
+        """Whether these are the programs to go on with from a commit, none of which has joined or left since. Compiles
+        nothing."""
+        same = [*self._own, *self._registry.joined()] == bundle.programs
+        return same and newest is not None and newest.program == bundle.plan.fingerprint
+
     def changed(self, running: Bundle, check: Callable[[Plan], None]) -> Bundle | None:
         """The programs to run from now on, if they differ from the running ones; else None."""
         if [*self._own, *self._registry.joined()] == running.programs:

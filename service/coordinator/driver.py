@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -38,6 +38,7 @@ from pyspark.sql import SparkSession
 
 from vernier.operators.failures import NeedsHistory
 from vernier.service.cluster.process import Job
+from vernier.service.cluster.rehearsal import Rehearsal
 from vernier.service.config.settings import Settings, load
 from vernier.service.coordinator import standing_by
 from vernier.service.coordinator.bundle import Bundle, Programs
@@ -47,6 +48,7 @@ from vernier.service.coordinator.consumer_lag import LagUnknown
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.executors import Executors
 from vernier.service.coordinator.failures import Failures
+from vernier.service.coordinator.first_commit import FirstCommit
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.intake_controller import IntakeController
 from vernier.service.coordinator.opening import check_plan, with_columns
@@ -59,6 +61,7 @@ from vernier.service.coordinator.snapshots import Snapshots
 from vernier.service.coordinator.streaming_query import Query
 from vernier.service.coordinator.topics import LASTING, TopicReplaced
 from vernier.service.coordinator.tracing import Spans
+from vernier.service.coordinator.warming import Warming
 from vernier.service.coordinator.worker_count import WorkerCount
 from vernier.service.errors import (
     OffsetsBeyond,
@@ -73,6 +76,7 @@ from vernier.service.ingest.former import former_columns
 from vernier.service.observability import logs
 from vernier.service.status.trouble import STOPPED, Trouble
 from vernier.storage.errors import StorageError, VernierError
+from vernier.storage.flag import Flag
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
 
@@ -93,7 +97,7 @@ class Driver:
         self._count = WorkerCount(settings.state.place.open(), configured, self._slots)
         self.settings = settings = settings.with_workers(self._count.workers)
         self._room = room(settings)
-        self._stop = threading.Event()
+        self._stop = Flag()
         self._threads = Threads()
         self._programs = Programs(settings)
         directory = StateDirectory(settings.state.place)
@@ -108,14 +112,25 @@ class Driver:
         self._running: Query | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         directory = StateDirectory(settings.state.place)
-        if settings.state.standby and standing_by.acquire(directory):
-            # Programs may have joined or left meanwhile, and the number of workers may have changed.
-            self._count = WorkerCount(directory.blob, configured, self._slots)
-            self.settings = settings = settings.with_workers(self._count.workers)
-            self._programs = Programs(settings)
-            self._bundle = self._programs.bundle()
-            app = self._bundle.app
         self._topics = ServiceTopics(settings, app, self._threads)
+        waited = settings.state.standby and standing_by.acquire(directory, self._warming)
+        self._first = FirstCommit(after_standing_by=bool(waited))
+        if waited:
+            # Programs may have joined or left meanwhile, and the number of workers may have changed.
+            before, self._count = settings.workers, WorkerCount(directory.blob, configured, self._slots)
+            self.settings = settings = settings.with_workers(self._count.workers)
+            same = settings.workers == before
+            if not same or not self._programs.still(wanted, directory.latest()):
+                self._programs = Programs(settings)
+                wanted = self._programs.bundle()
+            self._bundle = self._earlier(directory, wanted) or wanted
+            if not same:
+                self._topics.close()
+                self._topics = ServiceTopics(settings, self._bundle.app, self._threads)
+            elif self._bundle.app.sources != app.sources:
+                self._topics.use(self._bundle.app)
+            app = self._bundle.app
+        self._first.passed("programs")
         self._limiter = RateLimiter.of(settings.epoch)
         self._epochs = epochs = Committer(
             directory,
@@ -132,6 +147,7 @@ class Driver:
             begins=settings.begins,
         )
         self._count.publish()
+        self._first.passed("state")
         if settings.state.rebuild and not epochs.anew:
             self._topics.rebuild_replaced(epochs)
         if settings.state.discard_after is not None:
@@ -163,6 +179,7 @@ class Driver:
         self._programs.remember(self._bundle)
         if wanted is not self._bundle:
             self._fill(wanted)
+        self._first.passed("services")
 
     def stop(self) -> None:
         """Ask `run` to finish the current epoch and return. Safe in a signal handler and from any thread.
@@ -183,7 +200,9 @@ class Driver:
             self._topics.follow(self._epochs)
         except LASTING as error:
             raise self._stopped(error) from error
+        self._first.passed("offsets")
         spark = self._session.result()
+        self._first.passed("spark")
         failures = Failures(self.settings.epoch, self._runner.troubles, self._epochs.reached)
         self._attach(spark)
         while not self._stop.is_set():
@@ -228,6 +247,11 @@ class Driver:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _warming(self) -> AbstractContextManager[Warming]:
+        """What to do while this driver is a standby."""
+        rehearsal = Rehearsal(tuple(self._bundle.programs), self._topics.ingestion, self._programs.planning)
+        return closing(Warming(self.settings, rehearsal, self._session, self._scratch))
+
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
         """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""
         self._spark = spark = start_session(self.settings, self._bundle.app.name, self._scratch, gateway)
@@ -253,6 +277,7 @@ class Driver:
         offsets, limit, entering = self._epochs.start.offsets, self._limiter.limit, self._snapshots.entering
         ingestion = self._topics.ingestion.without(entering)
         query = Query(spark, self.settings, ingestion, offsets, limit, self._runner, self._scratch)
+        self._first.passed("query")
         self._running = query
         changed: Bundle | None = None
         try:
@@ -324,6 +349,7 @@ class Driver:
     def _took(self, messages: int, seconds: float) -> None:
         """Called after each epoch, on the thread on which Spark makes the next micro-batch: update the rate limit for
         that batch."""
+        self._first.committed(seconds)
         self._limiter.took(messages, seconds)
         limit, query = self._limiter.limit, self._running
         if limit is None or query is None or limit == query.limit:

@@ -15,11 +15,12 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +50,9 @@ _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = "Caused by: "
 _ADVICE = " Consider setting "
 _log = logging.getLogger("vernier.spark")
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does with the rows of its partition."""
 
 
 def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway | None = None) -> SparkSession:
@@ -196,13 +200,14 @@ def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
 
 
 class Stage:
-    """The barrier stage of an epoch's attempt: N tasks that run service/cluster/worker.py."""
+    """The barrier stage of an epoch's attempt: N tasks that run `work`, by default service/cluster/worker.py."""
 
-    def __init__(self, spark: SparkSession, job: Job, workers: int) -> None:
+    def __init__(self, spark: SparkSession, work: Job | Work, workers: int) -> None:
         self._context = spark.sparkContext
         self._workers = workers
+        call = partial(task, work) if isinstance(work, Job) else work
         udf: Any = pandas_udf(  # type: ignore[call-overload]
-            partial(task, job), returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+            call, returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
         )
         # Columns are given by name and not from a DataFrame: one expression, pickled once, then fits the frames of all
         # epochs.

@@ -3,13 +3,15 @@
 Spark, its workers and the kernels are ready by then, so the next commit takes as long as opening the state and starting
 a query. Nothing of the state is read before the lock is taken: what a standby knew would be old. Any number of
 standbys may wait; the lock decides which of them goes on. On a file system the kernel frees the lock when its owner
-ends; in an object store it expires when its owner stops renewing it (storage/blob/leases.py).
+ends; in an object store a standby takes it once its owner has been silent for long enough (storage/blob/leases.py).
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from vernier.service.status import standby
 from vernier.storage.errors import FileFailed, StateInUse
@@ -23,14 +25,14 @@ REMOTE_SECONDS = 0.25
 _log = logging.getLogger("vernier.standby")
 
 
-def acquire(directory: StateDirectory) -> float:
+def acquire(directory: StateDirectory, meanwhile: Callable[[], AbstractContextManager[object]] = nullcontext) -> float:
     """Acquire the directory, after waiting for as long as another process owns it. Returns the seconds of waiting; 0 if
-    there was no owner. Once it waits, a store that fails for a while is no reason to end. Raises NoIntactManifest and
-    other StorageErrors."""
+    there was no owner. meanwhile: makes what is open while this process waits. Once it waits, a store that fails for a
+    while is no reason to end. Raises NoIntactManifest and other StorageErrors."""
     began = time.monotonic()
     held = None
     owner = ""
-    try:
+    with ExitStack() as waiting:
         while True:
             try:
                 directory.acquire()
@@ -38,6 +40,8 @@ def acquire(directory: StateDirectory) -> float:
             except StateInUse as error:
                 if held is None:
                     held = standby.hold(directory.blob)
+                    waiting.callback(held.release)
+                    waiting.enter_context(meanwhile())
                 if error.holder != owner:
                     owner = error.holder
                     _log.info("standby: %s owns the state directory %s", owner, directory.path)
@@ -47,10 +51,7 @@ def acquire(directory: StateDirectory) -> float:
                 if held is None:
                     raise
                 _log.warning("standby: %s", error)
-                time.sleep(REMOTE_SECONDS)
-    finally:
-        if held is not None:
-            held.release()
+                time.sleep(4 * REMOTE_SECONDS)
     if held is None:
         return 0.0
     waited = time.monotonic() - began

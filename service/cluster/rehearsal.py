@@ -1,0 +1,33 @@
+"""Rehearsal: a task that does with messages what an epoch's worker does before it needs the state, for nothing.
+
+Its process then has the programs' plan, the formats of their messages and the modules for both, before the first epoch
+needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from vernier.service.cluster.process import planned
+from vernier.service.config.programs import Program
+from vernier.service.ingest.config import IngestionConfig
+from vernier.service.ingest.ingestion import Ingestion
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What the task needs to know. planning: see operators/planning/planner.py."""
+
+    programs: tuple[Program, ...]
+    ingestion: IngestionConfig
+    planning: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode the messages of a task. Raises ProgramErrors."""
+        plan = planned(self.programs, **self.planning)
+        Ingestion(plan.sources, self.ingestion).decode(list(batches), {}, {}, {name: [] for name in plan.sources})
+        return iter(())
