@@ -259,11 +259,10 @@ class Claims:
         number = 1 + (int(links[-1].rpartition("/")[2]) if links else 0)
         claim = Claim(self, f"{chain}/{number:0{_DIGITS}d}", began, chain=chain, alone=free)
         body = self._body(claim)
-        try:
+        # A client that repeats a request after an error of the store finds the object that it has made itself.
+        with suppress(FileExists):
             self._objects.create(claim.name, body)
-        except FileExists:
-            return None
-        # Where conditional creation is not atomic, two processes may have got this far.
+        # Another process was quicker, also where conditional creation is not atomic.
         if self._read(claim.name) != _decode(body):
             return None
         with suppress(StorageError):

@@ -257,6 +257,24 @@ def test_of_two_who_take_a_lock_at_once_one_gets_it(store: SimStore, clock: Cloc
     assert blob_of(Careless(), clock).lock("LOCK") is None
 
 
+class Repeating(SimStore):
+    """A store that does a request and answers 503, whose client then repeats it."""
+
+    def create(self, name: str, data: bytes) -> None:
+        super().create(name, data)
+        super().create(name, data)
+
+
+def test_a_lock_that_was_made_before_an_error_is_this_process_s_own(clock: Clock) -> None:
+    store = Repeating()
+    one, two = blob_of(store, clock), blob_of(store, clock)
+    lock = one.lock("LOCK")
+    assert lock is not None
+    assert two.lock("LOCK") is None
+    lock.release()
+    assert two.lock("LOCK") is not None
+
+
 def test_leases_run_out_with_their_readers(store: SimStore, clock: Clock) -> None:
     reader, other, collector = (blob_of(store, clock) for _ in range(3))
     one, _ = reader.hold("leases/7"), other.hold("leases/8")
