@@ -133,7 +133,11 @@ class Transactions:
         group: str | None,
     ) -> None:
         producer.begin_transaction()
-        sent = [producer.send(**record) for record in records]
+        try:
+            sent = [producer.send(**record) for record in records]
+        except KafkaError as error:
+            # After a failure the client refuses all records with an error of its own, which holds the cause.
+            raise next((one for one in error.args if isinstance(one, KafkaError)), error) from error
         if offsets is not None:
             self._wait(lambda: producer.send_offsets_to_transaction(dict(offsets), group), "offsets")
         producer.flush(self._delivery_ms / 1000 + _CLOSE_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,31 @@ def test_a_second_producer_of_the_name_fences_the_first(broker: EmbeddedBroker) 
     two.commit([{"topic": "fenced", "value": b"two"}])
     two.close()
     assert [record.value for record in committed(broker.bootstrap, "fenced")] == [b"two"]
+
+
+@pytest.mark.broker
+def test_a_producer_that_is_fenced_between_two_records_says_so(broker: EmbeddedBroker) -> None:
+    """The client then refuses the second record with an error of its own, which holds the cause."""
+    broker.create_topics({"between": 1})
+    client = {"bootstrap_servers": broker.bootstrap}
+
+    class Slow(Producer):
+        """A producer that sends a record when the one before it has its answer."""
+
+        def send(self, topic: str, **about: Any) -> Any:
+            before = getattr(self, "before", None)
+            while before is not None and not before.is_done:
+                threading.Event().wait(0.01)
+            self.before = super().send(topic, **about)
+            return self.before
+
+    one, two = Transactions(client, "between", Slow), Transactions(client, "between")
+    one.open()
+    two.open()
+    with pytest.raises(Fenced, match="another producer has taken over the name between"):
+        one.commit({"topic": "between", "value": str(n).encode()} for n in range(2))
+    two.close()
+    assert not committed(broker.bootstrap, "between")
 
 
 @pytest.mark.broker
