@@ -9,16 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.continued import check_continued
 from tests.profiles import examples
 from tests.properties.engine import run
 from vernier import col
-from vernier.operators.engine.migrate import Held, migrate, plan_migration
-from vernier.operators.engine.worker import Worker
 from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import BatchedReduceOp
-from vernier.operators.runtime.exchange import Single
-from vernier.storage.updates import MIN_TIME, Updates
 
 
 class Visit(vn.Schema):
@@ -100,20 +97,13 @@ def test_a_value_is_there_while_a_row_with_it_is_present() -> None:
 
 def test_a_state_with_whole_groups_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     choose = random.Random(1)
-    words = [(choose.randrange(3), 1, choose.randrange(9), choose.randrange(9)) for _ in range(60)]
-    first, later = (Updates.of(words[a:b], range(a, b), [1] * (b - a)) for a, b in ((0, 40), (40, 60)))
+
+    def visit() -> Row:
+        return choose.randrange(3), choose.choice([None, *range(9)]), choose.randrange(9)
+
     with monkeypatch.context() as patch:
         patch.setattr(reductions, "counts_distinct", lambda *_: False)
         before = compile_app(program())
     assert before.of(BatchedReduceOp)
-    plan = compile_app(program())
-    assert not plan.of(BatchedReduceOp)
-    old, whole = Worker(before), Worker(plan)
-    for worker in (old, whole):
-        worker.run_epoch(MIN_TIME, 40, {"visits": first})
-    views = {view.trace for view in plan.views.values()}
-    assert views <= set(plan_migration(plan, Held.of(old.state)).kept)
-    state = migrate(plan, old.state, Single())
-    made, wanted = (one.run_epoch(40, 60, {"visits": later}).changes for one in (Worker(plan, state=state), whole))
-    for view in wanted:
-        assert sorted(made[view].data.tolist()) == sorted(wanted[view].data.tolist()), view
+    assert not compile_app(program()).of(BatchedReduceOp)
+    check_continued(program(), before, visit)

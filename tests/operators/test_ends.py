@@ -12,18 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.continued import check_continued
 from tests.operators.recounts import BETWEEN, CUTS, WORKERS, check, check_cut, logs
-from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier import col
-from vernier.operators.engine.migrate import Held, migrate, plan_migration
-from vernier.operators.engine.worker import Worker
 from vernier.operators.failures import MultiplicityOverflow
 from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
-from vernier.operators.runtime.exchange import Single
-from vernier.storage.updates import MIN_TIME
 
 LONG = "a text that is longer than fifteen bytes, "
 Row = tuple[int, str, int | None, float]
@@ -145,28 +141,17 @@ def test_large_groups_whose_ends_leave(seed: int) -> None:
 
 def test_a_state_with_rows_in_their_own_order_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     choose = random.Random(1)
-    log = [
-        ((choose.randrange(3), choose.choice("abc"), choose.randrange(9), float(choose.randrange(9))), at, 1)
-        for at in range(150)
-    ]
+
+    def event() -> Row:
+        return choose.randrange(3), choose.choice("abc"), choose.randrange(9), float(choose.randrange(9))
+
     with monkeypatch.context() as patch:
         patch.setattr(reductions, "ordered_first", lambda _, val: val)
         patch.setattr(reductions, "MOST", 0)
         patch.setattr(reductions, "ends_of_extreme", lambda *_: None)
         before = compile_app(program())
-    plan = compile_app(program())
-    assert plan.arrangements.keys() != before.arrangements.keys()
-    app = program()
-    old, whole = Worker(before), Worker(plan)
-    for worker in (old, whole):
-        run_worker(app, worker, {"events": log[:100]}, MIN_TIME, 100)
-    assert {view.trace for view in plan.views.values()} <= set(plan_migration(plan, Held.of(old.state)).kept)
-    state = migrate(plan, old.state, Single())
-    assert state.traces.keys() == plan.arrangements.keys()
-    later = [*log[100:], *((row, 160 + at % 7, -1) for row, at, _ in log[:120])]
-    wanted = run_worker(app, whole, {"events": later}, 100, 200)
-    assert run_worker(app, Worker(plan, state=state), {"events": later}, 100, 200) == wanted
-    assert wanted
+    assert compile_app(program()).arrangements.keys() != before.arrangements.keys()
+    check_continued(program(), before, event)
 
 
 def test_copies_that_do_not_fit_are_refused() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import vernier as vn
+from tests.operators.continued import Row, run_epoch
 from vernier import col
 from vernier.operators.engine.migrate import Held, migrate, plan_migration
 from vernier.operators.engine.worker import Worker, WorkerState
@@ -22,7 +23,7 @@ from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime.exchange import Single
 from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.spine import Trace
-from vernier.storage.updates import MIN_TIME, Updates
+from vernier.storage.updates import MIN_TIME
 
 STORED = Path(__file__).parent / "former.npz"
 UPPER = 100
@@ -40,7 +41,6 @@ class Item(vn.Schema):
     kind: vn.String
 
 
-Row = tuple[tuple[object, ...], int, int]
 SHOP = "a shop whose name is long enough to need a place of its own"
 FIRST: dict[str, list[Row]] = {
     "sales": [
@@ -79,29 +79,11 @@ def app() -> vn.App:
     return made
 
 
-def updates(program: vn.App, given: dict[str, list[Row]], heap: object) -> dict[str, Updates]:
-    found = {}
-    for name, source in program.sources.items():
-        words = source.schema.encode_rows((row for row, _, _ in given[name]), heap)
-        rows = given[name]
-        found[name] = Updates.of(words.reshape(-1, source.schema.width), [r[1] for r in rows], [r[2] for r in rows])
-    return found
-
-
-def run(program: vn.App, worker: Worker, given: dict[str, list[Row]], lower: int, upper: int) -> list[object]:
-    result = worker.run_epoch(lower, upper, updates(program, given, worker.state.heap))
-    found: list[object] = []
-    for name, changes in sorted(result.changes.items()):
-        rows = program.views[name].node.schema.decode_rows(changes.rows, worker.state.heap)
-        found += sorted(zip([name] * len(rows), changes.time.tolist(), map(repr, rows), changes.diff.tolist()))
-    return found
-
-
 def write(path: Path) -> None:
     """Write the traces after FIRST."""
     program = app()
     worker = Worker(compile_app(program))
-    run(program, worker, FIRST, MIN_TIME, UPPER)
+    run_epoch(program, worker, FIRST, MIN_TIME, UPPER)
     arrays, described = {}, {}
     for name, trace in worker.state.traces.items():
         described[name] = {"shape": [trace.key_width, trace.val_width, trace.depth], "batches": []}
@@ -133,15 +115,15 @@ def test_a_state_with_rows_continues_with_vectors() -> None:
     program = app()
     plan = compile_app(program)
     whole = Worker(plan)
-    run(program, whole, FIRST, MIN_TIME, UPPER)
-    wanted = run(program, whole, LATER, UPPER, 2 * UPPER)
+    run_epoch(program, whole, FIRST, MIN_TIME, UPPER)
+    wanted = run_epoch(program, whole, LATER, UPPER, 2 * UPPER)
     before = stored()
     migration = plan_migration(plan, Held.of(before))
     assert len(migration.fresh) == 4
     assert {view.trace for view in plan.views.values()} <= set(migration.kept)
     state = migrate(plan, before, Single())
     assert state.traces.keys() == plan.arrangements.keys()
-    assert run(program, Worker(plan, state=state), LATER, UPPER, 2 * UPPER) == wanted
+    assert run_epoch(program, Worker(plan, state=state), LATER, UPPER, 2 * UPPER) == wanted
     assert wanted
 
 
@@ -151,7 +133,7 @@ def test_an_arrangement_of_a_source_is_made_from_the_rows_of_a_group() -> None:
     state = migrate(plan, stored(), Single())
     assert state.traces.keys() == plan.arrangements.keys()
     whole = Worker(plan)
-    run(program, whole, FIRST, MIN_TIME, UPPER)
+    run_epoch(program, whole, FIRST, MIN_TIME, UPPER)
     for name in plan.arrangements:
         sums = [accumulated(one.traces[name]) for one in (state, whole.state)]
         assert sums[0] == sums[1], name

@@ -12,18 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.continued import check_continued
 from tests.operators.recounts import check
-from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
-from vernier.operators.engine.migrate import migrate
-from vernier.operators.engine.worker import Worker
 from vernier.operators.physical import reduce_base
 from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import BatchedReduceOp, ReduceOp
-from vernier.operators.runtime.exchange import Single
-from vernier.storage.updates import MIN_TIME
 
 LONG = "a text that is longer than fifteen bytes, "
 Row = tuple[int | None, str, int | None, float, Decimal]
@@ -144,27 +140,15 @@ def test_only_texts_and_sums_that_can_cancel_read_whole_groups() -> None:
     assert whole == set(row.values())
 
 
-def _log(choose: random.Random, count: int) -> Log:
+def test_a_state_of_whole_groups_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = random.Random(1)
+
     def event() -> Row:
         score, weight = choose.choice([None, *range(9)]), float(choose.randrange(9))
         return choose.randrange(2), choose.choice("abc"), score, weight, Decimal(choose.randrange(900)) / 4
 
-    return [(event(), at, 1) for at in range(count)]
-
-
-def test_a_state_of_whole_groups_continues(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = _log(random.Random(1), 120)
     with monkeypatch.context() as patch:
         patch.setattr(reductions, "has_parts", lambda *_: False)
         before = compile_app(program())
-    plan, app = compile_app(program()), program()
-    assert plan.arrangements.keys() != before.arrangements.keys()
-    old, whole = Worker(before), Worker(plan)
-    for worker in (old, whole):
-        run_worker(app, worker, {"events": log[:100]}, MIN_TIME, 100)
-    assert {view.trace for view in plan.views.values()} <= old.state.traces.keys()
-    state = migrate(plan, old.state, Single())
-    later: Log = [*log[100:], *((row, 160 + at % 7, -1) for row, at, _ in log[:90])]
-    wanted = run_worker(app, whole, {"events": later}, 100, 200)
-    assert run_worker(app, Worker(plan, state=state), {"events": later}, 100, 200) == wanted
-    assert wanted
+    assert compile_app(program()).arrangements.keys() != before.arrangements.keys()
+    check_continued(program(), before, event)

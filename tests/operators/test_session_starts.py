@@ -11,20 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.continued import check_continued
 from tests.operators.recounts import BETWEEN, CUTS, WORKERS, Log, check, check_cut, drifting, logs
-from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
-from vernier.operators.engine.migrate import migrate
-from vernier.operators.engine.worker import Worker
 from vernier.operators.errors import ArithmeticOverflow
 from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.language.collection.ordering import grouped_by
 from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import SessionsOp
-from vernier.operators.runtime.exchange import Single
-from vernier.storage.updates import MIN_TIME
 
 GAP = 2
 LONG = "a text that is longer than fifteen bytes, "
@@ -106,21 +102,16 @@ def test_sessions_join_and_part_in_large_groups(seed: int, span: int) -> None:
 
 def test_a_state_without_starts_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     choose = random.Random(1)
-    log = [(("k", choose.randrange(3), choose.randrange(90), choose.randrange(90)), at, 1) for at in range(120)]
+
+    def event() -> Row:
+        return "k", choose.randrange(3), choose.randrange(90), choose.randrange(90)
+
     with monkeypatch.context() as patch:
         patch.setattr(reductions, "follows_sessions", lambda _: False)
         before = compile_app(program())
     assert not before.of(SessionsOp)
-    plan, app = compile_app(program()), program()
-    assert plan.of(SessionsOp)
-    old, whole = Worker(before), Worker(plan)
-    for worker in (old, whole):
-        run_worker(app, worker, {"events": log[:100]}, MIN_TIME, 100)
-    state = migrate(plan, old.state, Single())
-    later = [*log[100:], *((row, 160 + at % 7, -1) for row, at, _ in log[:90])]
-    wanted = run_worker(app, whole, {"events": later}, 100, 200)
-    assert run_worker(app, Worker(plan, state=state), {"events": later}, 100, 200) == wanted
-    assert wanted
+    assert compile_app(program()).of(SessionsOp)
+    check_continued(program(), before, event)
 
 
 def test_a_session_that_would_end_beyond_its_type_is_an_error() -> None:

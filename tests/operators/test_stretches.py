@@ -13,20 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
+from tests.operators.continued import check_continued
 from tests.operators.recounts import BETWEEN, CUTS, WORKERS, check, check_cut, drifting, logs
-from tests.operators.test_former import run as run_worker
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier import col
-from vernier.operators.engine.migrate import migrate
-from vernier.operators.engine.worker import Worker
 from vernier.operators.failures import AggregateOverflow
 from vernier.operators.physical import reduce_base
 from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
-from vernier.operators.runtime.exchange import Single
 from vernier.storage.trace import prefix_index
-from vernier.storage.updates import MIN_TIME
 
 LONG = "a text that is longer than fifteen bytes, "
 RANKS = ("ranks", "down", "texts")
@@ -176,19 +172,10 @@ def test_a_state_with_rows_in_their_own_order_continues(monkeypatch: pytest.Monk
     def event() -> Row:
         return choose.randrange(3), choose.choice("abc"), choose.randrange(9), choose.randrange(40), Decimal(2)
 
-    log: Log = [(event(), at, 1) for at in range(120)]
     with monkeypatch.context() as patch:
         patch.setattr(reductions, "stretches_of", lambda *_: None)
         before = compile_app(program())
-    plan, app = compile_app(program()), program()
-    old, whole = Worker(before), Worker(plan)
-    for worker in (old, whole):
-        run_worker(app, worker, {"events": log[:100]}, MIN_TIME, 100)
-    state = migrate(plan, old.state, Single())
-    later = [*log[100:], *((row, 160 + at % 7, -1) for row, at, _ in log[:90])]
-    wanted = run_worker(app, whole, {"events": later}, 100, 200)
-    assert run_worker(app, Worker(plan, state=state), {"events": later}, 100, 200) == wanted
-    assert wanted
+    check_continued(program(), before, event)
 
 
 class Score(vn.Schema):
