@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -263,6 +263,20 @@ def said(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
+def tell_gaps(found: Mapping[str, object], gaps: Sequence[float], epoch: float, most: float) -> None:
+    """Print what a run has found, its longest gap and the load. Raises SystemExit if the gap is longer than `most`
+    epochs (0: it may be any), each `epoch` seconds."""
+    longest = max(gaps)
+    tell(
+        {
+            **found, "epoch_s": round(epoch, 3), "longest_gap_s": round(longest, 3),
+            "gap_epochs": round(longest / epoch, 2), "load": round(os.getloadavg()[0], 1),
+        }
+    )  # fmt: skip
+    if most and longest > most * epoch:
+        raise SystemExit(f"the longest gap is {longest:.2f} s, {longest / epoch:.1f} epochs of {epoch:.2f} s")
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -337,19 +351,16 @@ def main() -> None:
             service.close()
             reader.close()
             truth.close()
-    longest = max(gaps)
-    tell(
+    tell_gaps(
         {
             "rows": args.rows, "changes": len(seconds), "answers_compared": compared, "uses_sent": len(uses.rows),
-            "epoch_s": round(epoch, 3), "longest_gap_s": round(longest, 3), "gap_epochs": round(longest / epoch, 2),
             "median_change_s": round(float(np.median(seconds)), 2), "longest_change_s": round(max(seconds), 2),
             "attempts_failed": failures,
             "way_back_s": round(back.get(args.kill_at, 0), 2),
-            "worker_back_s": round(back.get(args.kill_worker_at, 0), 2), "load": round(os.getloadavg()[0], 1),
-        }
+            "worker_back_s": round(back.get(args.kill_worker_at, 0), 2),
+        },
+        gaps, epoch, args.most,
     )  # fmt: skip
-    if args.most and longest > args.most * epoch:
-        raise SystemExit(f"the longest gap is {longest:.2f} s, {longest / epoch:.1f} epochs of {epoch:.2f} s")
 
 
 if __name__ == "__main__":

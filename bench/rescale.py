@@ -17,13 +17,11 @@ line; a line for each switch goes to stderr.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from pathlib import Path
 
-from bench.changes import Service, Truth, Uses, compare, said, text_of, write_rows
-from bench.record import tell
+from bench.changes import Service, Truth, Uses, compare, said, tell_gaps, text_of, write_rows
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.topics import create_topics
 from vernier.service.status import workers as status
@@ -89,19 +87,15 @@ def main() -> None:
             service.close()
             reader.close()
             truth.close()
-    longest = max(gaps)
-    tell(
+    tell_gaps(
         {
             "rows": args.rows, "workers": args.workers, "switches": len(seconds), "answers_compared": compared,
-            "uses_sent": len(uses.rows), "epoch_s": round(epoch, 3), "gaps_s": [round(gap, 3) for gap in gaps],
-            "longest_gap_s": round(longest, 3), "gap_epochs": round(longest / epoch, 2),
+            "uses_sent": len(uses.rows), "gaps_s": [round(gap, 3) for gap in gaps],
             "median_switch_s": round(sorted(seconds)[len(seconds) // 2], 2), "attempts_failed": len(failed),
             "driver_back_s": round(back.get("driver", 0), 2), "worker_back_s": round(back.get("worker", 0), 2),
-            "load": round(os.getloadavg()[0], 1),
-        }
+        },
+        gaps, epoch, args.most,
     )  # fmt: skip
-    if args.most and longest > args.most * epoch:
-        raise SystemExit(f"the longest gap is {longest:.2f} s, {longest / epoch:.1f} epochs of {epoch:.2f} s")
 
 
 def _kill(service: Service, what: str, workers: int) -> None:
