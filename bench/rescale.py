@@ -102,7 +102,7 @@ def _kill(service: Service, what: str, workers: int) -> None:
     """Kill something as soon as the driver knows of the switch."""
 
     def known(_: Manifest) -> bool:
-        found = status.observed(service.state.blob)
+        found = status.OBSERVED.read(service.state.blob)
         return found is not None and found.workers == workers
 
     service.wait(known)

@@ -48,7 +48,7 @@ class IntakeController:
     def look(self) -> None:
         """Follow a new desired state, if there is one. Raises whatever `ends` raises; the next call then tries
         again."""
-        desired = intake.desired(self._files)
+        desired = intake.DESIRED.read(self._files)
         if desired is None or desired.id == self._coming.desired:
             return
         match desired.wanted:
@@ -87,7 +87,7 @@ class IntakeController:
     def _publish(self, observed: Observed) -> None:
         self.observed = self._coming = observed
         try:
-            intake.publish(self._files, observed)
+            intake.OBSERVED.write(self._files, observed)
         except StorageError as error:
             # The change takes effect anyway; a client that waits to see it can ask again.
             _log.warning("cannot write the status file of the intake: %s", error)

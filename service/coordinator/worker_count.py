@@ -26,7 +26,7 @@ class WorkerCount:
 
     def __init__(self, files: Blob, configured: int, room: Callable[[], int | None]) -> None:
         self._files, self._room = files, room
-        found = self._published = status.observed(files)
+        found = self._published = status.OBSERVED.read(files)
         self._observed = Observed(workers=configured, configured=configured)
         if found is not None and found.configured == configured:
             self._observed = msgspec.structs.replace(found, waits="")
@@ -42,7 +42,7 @@ class WorkerCount:
     def look(self, busy: str = "") -> bool:
         """Follow or refuse a new request, if there is one; returns whether the number is another one now. busy: what
         must end first."""
-        mine, desired = self._observed, status.desired(self._files)
+        mine, desired = self._observed, status.DESIRED.read(self._files)
         if desired is None or desired.id == mine.desired:
             return False
         if desired.workers == mine.workers:
@@ -71,7 +71,7 @@ class WorkerCount:
         if mine == self._published or (self._published is None and not mine.desired and not mine.waits):
             return
         try:
-            status.publish(self._files, mine)
+            status.OBSERVED.write(self._files, mine)
             self._published = mine
         except StorageError as error:
             # The number counts anyway, and the next call tries again.

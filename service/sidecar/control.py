@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -49,19 +50,16 @@ def router(context: Context) -> APIRouter:
     routes = APIRouter(tags=["control"])
     files = context.follower.reader.files
 
+    async def found(desired: Desired | None) -> dict[str, Any]:
+        return describe(desired, await asyncio.to_thread(control.observed, files))
+
     async def ask(wanted: Wanted, wait_ms: int) -> Response:
         desired = await asyncio.to_thread(control.request, files, wanted)
-        deadline = time.monotonic() + min(wait_ms, context.options.max_wait_ms) / 1000
-        while not done(desired, observed := await asyncio.to_thread(control.observed, files)):
-            if time.monotonic() >= deadline:
-                return reply(describe(desired, observed), 202)
-            await asyncio.sleep(_POLL_SECONDS)
-        return reply(describe(desired, observed))
+        return await acknowledged(lambda: found(desired), wait_ms, context)
 
     @routes.get("/v1/control", summary="Whether the intake is open", responses=_answers)
     async def stands() -> Response:
-        desired = await asyncio.to_thread(control.desired, files)
-        return reply(describe(desired, await asyncio.to_thread(control.observed, files)))
+        return reply(await found(await asyncio.to_thread(control.DESIRED.read, files)))
 
     @routes.post("/v1/control/pause", summary="Stop making epochs; state and answers stay", responses=_asked)
     async def pause(wait_ms: Wait = 0) -> Response:
@@ -76,6 +74,17 @@ def router(context: Context) -> APIRouter:
         return await ask("drained", wait_ms)
 
     return routes
+
+
+async def acknowledged(look: Callable[[], Awaitable[dict[str, Any]]], wait_ms: int, context: Context) -> Response:
+    """The answer to a request, as soon as the driver has acknowledged it, or with 202 after `wait_ms`. look: makes the
+    body."""
+    deadline = time.monotonic() + min(wait_ms, context.options.max_wait_ms) / 1000
+    while not (body := await look())["acknowledged"]:
+        if time.monotonic() >= deadline:
+            return reply(body, 202)
+        await asyncio.sleep(_POLL_SECONDS)
+    return reply(body)
 
 
 def done(desired: Desired | None, observed: Observed) -> bool:

@@ -7,7 +7,6 @@ The sidecar makes no epochs. It writes the desired number to a file in the state
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -16,12 +15,10 @@ from starlette.responses import Response
 
 from vernier.service.sidecar import schemas
 from vernier.service.sidecar.context import Context
-from vernier.service.sidecar.control import Wait
+from vernier.service.sidecar.control import Wait, acknowledged
 from vernier.service.sidecar.replies import reply
 from vernier.service.status import workers as status
 from vernier.service.status.workers import MOST, Desired, Observed
-
-_POLL_SECONDS = 0.1
 
 
 class WorkersBody(BaseModel):
@@ -48,8 +45,8 @@ def router(context: Context) -> APIRouter:
     files = context.follower.reader.files
 
     async def found() -> dict[str, Any]:
-        desired = await asyncio.to_thread(status.desired, files)
-        observed = await asyncio.to_thread(status.observed, files)
+        desired = await asyncio.to_thread(status.DESIRED.read, files)
+        observed = await asyncio.to_thread(status.OBSERVED.read, files)
         snapshot = context.follower.snapshot
         return describe(desired, observed, None if snapshot is None else snapshot.manifest.workers)
 
@@ -60,12 +57,7 @@ def router(context: Context) -> APIRouter:
     @routes.post("/v1/control/workers", summary="Go on with another number of workers", responses=_asked)
     async def rescale(workers: Workers, wait_ms: Wait = 0) -> Response:
         await asyncio.to_thread(status.request, files, workers)
-        deadline = time.monotonic() + min(wait_ms, context.options.max_wait_ms) / 1000
-        while not (body := await found())["acknowledged"]:
-            if time.monotonic() >= deadline:
-                return reply(body, 202)
-            await asyncio.sleep(_POLL_SECONDS)
-        return reply(body)
+        return await acknowledged(found, wait_ms, context)
 
     return routes
 

@@ -17,8 +17,6 @@ import msgspec
 from vernier.service.status.status_file import StatusFile
 from vernier.storage.blob.blob import Blob
 
-DESIRED, OBSERVED = "wish.json", "standing.json"
-
 Wanted = Literal["running", "paused", "drained"]
 Intake = Literal["running", "paused", "draining", "drained"]
 
@@ -63,27 +61,17 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
                 return "running"
 
 
-_DESIRED, _OBSERVED = StatusFile(DESIRED, Desired), StatusFile(OBSERVED, Observed)
+DESIRED, OBSERVED = StatusFile("wish.json", Desired), StatusFile("standing.json", Observed)
 
 
 def request(state: Blob, wanted: Wanted) -> Desired:
     """Set the desired state. The driver follows it within a second or two of the end of its running epoch. Raises
     StorageErrors."""
     made = Desired(secrets.token_hex(6), wanted, time.time_ns())
-    _DESIRED.write(state, made)
+    DESIRED.write(state, made)
     return made
-
-
-def publish(state: Blob, observed: Observed) -> None:
-    """Publish the observed state. Raises StorageErrors."""
-    _OBSERVED.write(state, observed)
-
-
-def desired(state: Blob) -> Desired | None:
-    """The newest desired state; None if there is none or it cannot be read."""
-    return _DESIRED.read(state)
 
 
 def observed(state: Blob) -> Observed:
     """The newest observed state; "running" if there is none."""
-    return _OBSERVED.read(state) or Observed()
+    return OBSERVED.read(state) or Observed()

@@ -41,26 +41,11 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     waits: str = ""
 
 
-_DESIRED, _OBSERVED = StatusFile("rescale.json", Desired), StatusFile("workers.json", Observed)
+DESIRED, OBSERVED = StatusFile("rescale.json", Desired), StatusFile("workers.json", Observed)
 
 
 def request(state: Blob, workers: int) -> Desired:
     """Set the desired number. The driver follows it within a second or two. Raises StorageErrors."""
     made = Desired(secrets.token_hex(6), workers, time.time_ns())
-    _DESIRED.write(state, made)
+    DESIRED.write(state, made)
     return made
-
-
-def publish(state: Blob, observed: Observed) -> None:
-    """Publish the observed state. Raises StorageErrors."""
-    _OBSERVED.write(state, observed)
-
-
-def desired(state: Blob) -> Desired | None:
-    """The newest request; None if there is none or it cannot be read."""
-    return _DESIRED.read(state)
-
-
-def observed(state: Blob) -> Observed | None:
-    """The observed state; None if there is none or it cannot be read."""
-    return _OBSERVED.read(state)

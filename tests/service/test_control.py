@@ -21,7 +21,7 @@ def files(tmp_path: Path) -> LocalBlob:
 
 
 def test_a_service_that_nobody_has_asked_for_anything_runs(files: LocalBlob) -> None:
-    assert intake.desired(files) is None
+    assert intake.DESIRED.read(files) is None
     assert intake.observed(files) == Observed()
     controller = IntakeController(files, lambda: ENDS, lambda: 7)
     controller.look()
@@ -95,7 +95,7 @@ def test_a_drain_that_cannot_ask_the_brokers_is_tried_again(files: LocalBlob) ->
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"wanted": "gone", "id": "", "at_ns": 1}'])
 def test_files_that_cannot_be_read_say_nothing(files: LocalBlob, text: bytes) -> None:
-    files.put(intake.DESIRED, [text])
-    files.put(intake.OBSERVED, [text])
-    assert intake.desired(files) is None
+    files.put(intake.DESIRED.name, [text])
+    files.put(intake.OBSERVED.name, [text])
+    assert intake.DESIRED.read(files) is None
     assert intake.observed(files) == Observed()

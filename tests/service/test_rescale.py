@@ -46,7 +46,7 @@ def test_a_running_service_gets_other_numbers_of_workers(service: Service) -> No
     service.final(service.send((1, 1)))
     assert len(service.workers()) == 2
     status.request(files, 99)
-    service.wait(lambda: (found := status.observed(files)) and found.refused)
+    service.wait(lambda: (found := status.OBSERVED.read(files)) and found.refused)
     service.final(service.send((4, 4)))
     assert service.stop() == 0
     service.start(workers=1)

@@ -26,7 +26,7 @@ def started(files: LocalBlob, configured: int = 2, room: int | None = 4) -> Work
 
 def says(files: LocalBlob, committed: int | None) -> str:
     """What the sidecar says when the newest epoch has this many workers."""
-    said: str = describe(status.desired(files), status.observed(files), committed)["says"]
+    said: str = describe(status.DESIRED.read(files), status.OBSERVED.read(files), committed)["says"]
     return said
 
 
@@ -34,17 +34,17 @@ def test_the_setting_counts_until_another_number_is_requested(files: LocalBlob) 
     count = started(files)
     assert count.workers == 2
     assert not count.look()
-    assert status.observed(files) is None
+    assert status.OBSERVED.read(files) is None
     assert says(files, 2) == "2 workers"
     asked = status.request(files, 3)
     assert says(files, 2) == "2 workers; 3 workers requested, but the driver has not read the request yet"
     assert count.look()
     assert count.workers == 3
     count.publish()
-    assert status.observed(files) == Observed(workers=3, configured=2, desired=asked.id)
+    assert status.OBSERVED.read(files) == Observed(workers=3, configured=2, desired=asked.id)
     assert says(files, 2) == "2 workers; the next epoch is the first one of 3"
-    assert not describe(status.desired(files), status.observed(files), 2)["acknowledged"]
-    assert describe(status.desired(files), status.observed(files), 3)["acknowledged"]
+    assert not describe(status.DESIRED.read(files), status.OBSERVED.read(files), 2)["acknowledged"]
+    assert describe(status.DESIRED.read(files), status.OBSERVED.read(files), 3)["acknowledged"]
     assert not count.look()
 
 
@@ -67,7 +67,7 @@ def test_a_request_that_no_driver_has_seen_counts_at_the_next_start(files: Local
     status.request(files, 3)
     # A driver that waits for the lock reads, and writes nothing.
     assert WorkerCount(files, 2, lambda: 4).workers == 3
-    found = status.observed(files)
+    found = status.OBSERVED.read(files)
     assert found is not None
     assert found.workers == 1
     assert started(files, configured=1).workers == 3
@@ -78,7 +78,7 @@ def test_more_than_spark_can_run_is_refused(files: LocalBlob) -> None:
     status.request(files, 5)
     assert not count.look()
     count.publish()
-    found = describe(status.desired(files), status.observed(files), 2)
+    found = describe(status.DESIRED.read(files), status.OBSERVED.read(files), 2)
     assert (found["workers"], found["wanted"], found["acknowledged"]) == (2, 2, True)
     assert "Spark can run 4 tasks at once, fewer than 5" in found["refused"]
     assert found["says"].startswith("2 workers; 5 workers refused: Spark can run 4 tasks")
@@ -108,7 +108,7 @@ def test_files_that_cannot_be_read_say_nothing(files: LocalBlob, text: bytes) ->
     for name in ("rescale.json", "workers.json"):
         files.put(name, [text])
     assert started(files).workers == 2
-    assert status.observed(files) is None
+    assert status.OBSERVED.read(files) is None
     status.request(files, 3)
     assert started(files).workers == 3
-    assert status.observed(files) is not None
+    assert status.OBSERVED.read(files) is not None
