@@ -52,7 +52,7 @@ from vernier.operators.runtime.key_sample import KeySample
 from vernier.operators.runtime.operator import Operator, Slice, shown_key
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.operators.runtime.slice_sizing import SliceSizing
-from vernier.storage.strings.string_heap import Heap
+from vernier.storage.strings.string_heap import Heap, TextMissing
 from vernier.storage.trace import spill
 from vernier.storage.trace.spine import Trace
 from vernier.storage.trace.time_queue import Queue
@@ -257,18 +257,23 @@ class Worker:
 
     def hot_keys(self) -> dict[str, tuple[str, float, int]]:
         """The most frequent key of the rows that this worker has sent to an operator, its share of them, and how many
-        rows were looked at, by the operator's number."""
+        rows were looked at, by the operator's number. A key is left out if the content of its text is not in memory
+        any more: a sample may be of epochs before this one."""
         types = {op.input: op.key for op in self.plan.of(ReductionOp)}
         types |= {side: op.key for op in self.plan.of(JoinOp) for side in op.inputs}
         found = {}
         for operator in self.operators:
             hot = None if operator.sample is None else operator.sample.most()
-            if hot is not None:
-                of = operator.op.key if isinstance(operator.op, ReductionOp) else types.get(operator.op.id)
-                key = str(hot.words.tolist())
-                if of is not None:
+            if hot is None:
+                continue
+            of = operator.op.key if isinstance(operator.op, ReductionOp) else types.get(operator.op.id)
+            key = str(hot.words.tolist())
+            if of is not None:
+                try:
                     key = shown_key(of, np.concatenate(([0], hot.words))[None], self.state.heap)
-                found[str(operator.op.id)] = (key, hot.share, hot.samples)
+                except TextMissing:
+                    continue
+            found[str(operator.op.id)] = (key, hot.share, hot.samples)
         return found
 
     def _merged_and_kept(self) -> tuple[int, int]:

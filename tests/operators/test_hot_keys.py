@@ -77,3 +77,5 @@ def test_workers_name_the_key_that_most_rows_have() -> None:
             for key, share, _ in found.values():
                 assert key == "customer='a customer with a long name'"
                 assert abs(share - 0.6) < 0.1
+            worker.state.heap.trim(0)
+            assert worker.hot_keys() == {}, "the text of the key is not in memory any more"
