@@ -125,7 +125,7 @@ class AccumulableReduceOp(ReductionOp):
 
     @property
     def traces(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.trace, self.state) if name is not None)
+        return super().traces if self.state is None else (*super().traces, self.state)
 
     @property
     def trace_texts(self) -> dict[str, Words]:
@@ -136,7 +136,25 @@ class AccumulableReduceOp(ReductionOp):
 
 
 @dataclass
-class AccumulateOp(ReductionOp):
+class StatefulReductionOp(ReductionOp):
+    """A reduction with a trace of its own by key, `state`, beside that of its output."""
+
+    state: str = field(kw_only=True)
+
+    @property
+    def traces(self) -> tuple[str, ...]:
+        return (*super().traces, self.state)
+
+    @property
+    def trace_texts(self) -> dict[str, Words]:
+        return super().trace_texts | {self.state: self.key.text_words}
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"state": self.state}
+
+
+@dataclass
+class AccumulateOp(StatefulReductionOp):
     """Counts, sums and means where time is total, kept as one vector a key (kernels/accumulating.py). Its input is any
     operator, whose words `words` are the key and `val` are the words that the aggregations read. aggregations: rows of
     kernels/aggregating.py; state: the trace of the vectors; slots, page, length: how vectors are laid out
@@ -146,7 +164,6 @@ class AccumulateOp(ReductionOp):
     words: Words
     val: Words
     aggregations: tuple[Words, ...]
-    state: str
     slots: Words
     page: int
     length: int
@@ -156,14 +173,6 @@ class AccumulateOp(ReductionOp):
     def rows_read(self) -> Words:
         return self.inputs
 
-    @property
-    def traces(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.trace, self.state) if name is not None)
-
-    @property
-    def trace_texts(self) -> dict[str, Words]:
-        return super().trace_texts | {self.state: self.key.text_words}
-
     def copies_input(self, ops: Sequence[Op]) -> bool:
         return True
 
@@ -171,7 +180,7 @@ class AccumulateOp(ReductionOp):
         self.exchange = ops[self.input].part != self.words
 
     def facts(self) -> dict[str, Any]:
-        return super().facts() | {"state": self.state, "exchange": self.exchange}
+        return super().facts() | {"exchange": self.exchange}
 
 
 @dataclass
@@ -216,7 +225,7 @@ class ChosenOp(ReductionOp):
 
 
 @dataclass
-class SessionsOp(ReductionOp):
+class SessionsOp(StatefulReductionOp):
     """Rows with the starts of their sessions, where time is total. val: words of the arrangement's vals; flag: whether
     a null flag is before the value, with which vals begin; gap, most: how far apart the values of a session may be, and
     the greatest one; on: the column with the values, for messages; words: the words of the output, in its order, `val`
@@ -228,15 +237,3 @@ class SessionsOp(ReductionOp):
     most: int
     on: str
     words: Words
-    state: str
-
-    @property
-    def traces(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.trace, self.state) if name is not None)
-
-    @property
-    def trace_texts(self) -> dict[str, Words]:
-        return super().trace_texts | {self.state: self.key.text_words}
-
-    def facts(self) -> dict[str, Any]:
-        return super().facts() | {"state": self.state}
