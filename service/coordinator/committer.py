@@ -19,6 +19,7 @@ from vernier.service.coordinator.changing import Changing, show
 from vernier.service.coordinator.collector import Collector
 from vernier.service.coordinator.consumer_lag import Lag, Offsets
 from vernier.service.coordinator.epoch_metrics import EpochMetrics
+from vernier.service.coordinator.hot_keys import HotKeyLog, hot_keys
 from vernier.service.coordinator.next_epoch import NextEpoch
 from vernier.service.coordinator.opening import acquire, check_app, check_plan, show_plan, with_columns
 from vernier.service.coordinator.rate_limiter import RateLimiter
@@ -85,7 +86,7 @@ class Committer:
         except BaseException:
             directory.release()
             raise
-        self._metrics = EpochMetrics(self.newest, threads, limiter)
+        self._metrics, self._hot_keys = EpochMetrics(self.newest, threads, limiter), HotKeyLog()
 
     def close(self) -> None:
         """Release the state directory, after a running collection has ended."""
@@ -176,7 +177,8 @@ class Committer:
             unread = {} if self._lag is None else self._lag.unread(config.topic, offsets)
             sources[name] = source_entry(name, config, reports, unread, row.to_json(), former.get(name, []))
         shown = Shown.of(plan, one, None if self.anew else newest, self._began_at)
-        stats = self._metrics.with_epoch(reports, seconds, sources, self._next.lost, list(plan.views), now)
+        hot, views = hot_keys(reports), list(plan.views)
+        stats = self._metrics.with_epoch(reports, seconds, sources, self._next.lost, views, hot, now)
         manifest = Manifest(
             epoch=start.epoch,
             attempt=one.attempt,
@@ -201,6 +203,7 @@ class Committer:
         manifest = self.directory.commit(manifest)
         self.newest = manifest
         self._metrics.committed(stats, time.perf_counter() - began)
+        self._hot_keys.follow(hot, plan)
         self.due = min((report.due for report in reports if report.due is not None), default=None)
         anew = self.anew
         self._next.committed()

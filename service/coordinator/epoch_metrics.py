@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vernier.service.cluster.messages import Report
-from vernier.service.coordinator.hot_keys import hot_keys
+from vernier.service.coordinator.hot_keys import HotKeyShare
 from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.observability.metrics import Stats
 from vernier.storage.state.manifest import Manifest, SourceEntry
@@ -42,6 +42,7 @@ class EpochMetrics:
         sources: Mapping[str, SourceEntry],
         lost: Mapping[str, int],
         views: Sequence[str],
+        hot_keys: Sequence[HotKeyShare],
         now: int,
     ) -> Stats:
         """The totals including an epoch. This is a copy, because its commit may still fail; see `committed`.
@@ -73,7 +74,7 @@ class EpochMetrics:
             stats.set("fixpoint_rounds", loop, value=rounds)
         _set_sources(stats, reports, sources)
         stats.clear("operator_hot_key_share")
-        for hot in hot_keys(reports):
+        for hot in hot_keys:
             stats.set("operator_hot_key_share", hot.operator, hot.key, value=round(hot.share, 3))
         return stats
 

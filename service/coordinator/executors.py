@@ -78,7 +78,13 @@ class Executors:
         with self._waking, contextlib.suppress(Exception):
             # On this host, a process beyond the workers would take their tasks in turn with them.
             tasks = max(self.workers, self.slots() or 0) if self._on_cluster else self.workers
-            self._spark.range(tasks, numPartitions=tasks).mapInArrow(_nothing, "id long").collect()
+            run_empty(self._spark, tasks)
+
+
+def run_empty(spark: SparkSession, tasks: int) -> None:
+    """Run a number of empty tasks at once, in Python, and wait for them: Spark starts the workers that it lacks, and
+    ends none of the others for being idle."""
+    spark.range(tasks, numPartitions=tasks).mapInArrow(_nothing, "id long").collect()
 
 
 def end_surplus(pids: Sequence[int]) -> None:
@@ -108,5 +114,5 @@ class MissingWorkers(AttemptWatch):
         return True
 
 
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _nothing(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return iter(())

@@ -55,9 +55,9 @@ class HotKeyLog:
     def __init__(self) -> None:
         self._said: set[tuple[str, str]] = set()
 
-    def follow(self, reports: Sequence[Report], plan: Plan) -> None:
-        """Look at the reports of an epoch."""
-        for hot in hot_keys(reports):
+    def follow(self, found: Sequence[HotKeyShare], plan: Plan) -> None:
+        """Look at the hot keys of an epoch of this plan."""
+        for hot in found:
             if hot.share >= HALF and (hot.operator, hot.key) not in self._said:
                 self._said.add((hot.operator, hot.key))
                 _log.warning(

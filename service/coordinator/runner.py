@@ -28,7 +28,6 @@ from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.epoch_log import EpochLog
 from vernier.service.coordinator.executors import MissingWorkers, end_surplus
 from vernier.service.coordinator.heartbeat import Heartbeat
-from vernier.service.coordinator.hot_keys import HotKeyLog
 from vernier.service.coordinator.stuck_workers import StuckWorkers
 from vernier.service.coordinator.tracing import Spans
 from vernier.service.errors import EpochFailed, ProgramFailed, SparkFailed, Stopping
@@ -115,7 +114,6 @@ class Runner:
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
         self._log, self._hooks = EpochLog(spans), hooks or Hooks()
-        self._hot = HotKeyLog()
         self._quarantine = False
         self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
         self._running = threading.Lock()
@@ -217,7 +215,6 @@ class Runner:
                 if not self._settings.spark.on_cluster and (surplus := self.rendezvous.surplus(attempt)):
                     end_surplus(surplus)
                 self._log.committed(manifest, attempt, seconds)
-                self._hot.follow(attempt.reports, self.epochs.plan)
                 if start.part is None:
                     self._hooks.took(read_between(start.offsets, manifest.offsets), seconds)
                 if start.target is not None and start.target.switch:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from vernier.service.cluster.rehearsal import Rehearsal
 from vernier.service.config.settings import Settings
+from vernier.service.coordinator.executors import run_empty
 from vernier.service.coordinator.session import Stage
 from vernier.service.coordinator.streaming_query import Query
 from vernier.service.errors import SparkFailed
@@ -91,7 +90,7 @@ class Warming:
         _log.info("standby: spark has run %d micro-batches to warm up", seen)
         while not stopping.wait(TOUCH_SECONDS):
             with contextlib.suppress(PySparkException):
-                spark.range(workers, numPartitions=workers).mapInArrow(_nothing, "id long").collect()
+                run_empty(spark, workers)
 
     def _copy(self, stopping: threading.Event) -> None:
         directory, known, reached = StateDirectory(self._settings.state.place), frozenset[str](), 0
@@ -106,7 +105,3 @@ class Warming:
                     if stopping.is_set():
                         return
                 known, reached = names, head
-
-
-def _nothing(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return iter(())

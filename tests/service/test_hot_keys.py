@@ -39,10 +39,10 @@ def test_a_long_key_is_cut() -> None:
 def test_half_of_all_rows_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
     plan, log = compile_app(app), HotKeyLog()
     with caplog.at_level(logging.WARNING):
-        log.follow(reports({"3": ("src=1", 0.4, 1000)}), plan)
+        log.follow(hot_keys(reports({"3": ("src=1", 0.4, 1000)})), plan)
         assert not caplog.messages
         for _ in range(3):
-            log.follow(reports({"3": ("src=1", 0.6, 1000), "4": ("dst=2", 0.5, 1000)}), plan)
+            log.follow(hot_keys(reports({"3": ("src=1", 0.6, 1000), "4": ("dst=2", 0.5, 1000)})), plan)
     assert len(caplog.messages) == 2
     assert caplog.messages[0].startswith(
         f"60% of the rows that are sent to {plan.ops[3].name} (operator 3) have one key, src=1"
