@@ -1,7 +1,9 @@
-"""A clock that stands still until a test moves it, and the patience that a lock of a silent owner takes."""
+"""A clock that stands still until a test moves it, blobs that go by it, and the patience that a lock of a silent owner
+takes."""
 
 from vernier.storage.blob.blob import Blob, HeldLock
 from vernier.storage.blob.leases import BEATS, LOCK_MS
+from vernier.storage.blob.object_store import ObjectBlob, Store
 from vernier.storage.errors import StateInUse
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
@@ -32,3 +34,8 @@ class Clock:
             except StateInUse:
                 self.ms += LOCK_MS // BEATS
         return state.acquire()
+
+
+def blob_of(store: Store, clock: Clock) -> ObjectBlob:
+    """Another process's view of a store."""
+    return ObjectBlob("sim://state", store, clock, beating=False)
