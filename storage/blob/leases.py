@@ -111,6 +111,7 @@ class Claim:
         self._claims, self._chain = claims, chain
         self._began = began
         self._lost = self._released = False
+        self._writing = threading.Lock()
 
     @property
     def ttl_ms(self) -> int:
@@ -136,8 +137,8 @@ class Claim:
 
     def beat(self) -> None:
         """Extend the claim. If one heartbeat fails, the next makes up for it."""
-        began = self._claims.elapsed()
-        try:
+        with self._writing, suppress(StorageError):
+            began = self._claims.elapsed()
             self.check()
             if self._chain is not None and self._claims.newest(self._chain) != self.name:
                 self._lost = True
@@ -145,22 +146,21 @@ class Claim:
             self.beats += 1
             self._claims.write(self)
             self._began = began
-        except StorageError:
-            pass
 
     def release(self) -> None:
-        """Release the claim; idempotent."""
-        if self._released:
-            return
+        """Release the claim, after a heartbeat that is under way; idempotent."""
         self._claims.forget(self)
-        with suppress(StorageError):
-            if self._chain is None:
-                self._claims.remove(self.name)
-            else:
-                self.check()
-                # A link of the chain stays: if it were deleted, its number would be used again.
-                self._claims.write(self, released=True)
-        self._released = True
+        with self._writing:
+            if self._released:
+                return
+            with suppress(StorageError):
+                if self._chain is None:
+                    self._claims.remove(self.name)
+                else:
+                    self.check()
+                    # A link of the chain stays: if it were deleted, its number would be used again.
+                    self._claims.write(self, released=True)
+            self._released = True
 
     def _is_newest(self) -> bool:
         """Whether no other process has taken the lock; False if the store does not say."""
@@ -360,9 +360,10 @@ class Claims:
 
     def _run(self, stopping: threading.Event) -> None:
         """Send heartbeats while any claim is held, and for a lease's time longer, because the next claim often follows
-        soon."""
+        soon. The pause is that of a lock also while only leases are held: the lock may be taken in the middle of it."""
+        pause = min(self.lock_ms, TTL_MS) / 1000 / BEATS
         until = self.elapsed() + TTL_MS
-        while not stopping.wait(min((one.ttl_ms for one in self._claims()), default=self.lock_ms) / 1000 / BEATS):
+        while not stopping.wait(pause):
             for claim in self._claims():
                 if claim.due:
                     claim.beat()

@@ -287,6 +287,63 @@ def test_leases_run_out_with_their_readers(store: SimStore, clock: Clock) -> Non
     assert store.names("leases") == []
 
 
+def test_a_lock_is_extended_in_time_where_only_leases_were_held_before(store: SimStore, clock: Clock) -> None:
+    """So it is with a standby that takes the lock, beside another one that would take it next."""
+    standby = ObjectBlob("sim://state", store, clock, beating=False, lock_ms=1_000)
+    standby.hold("standby/a")
+    held: list[HeldLock] = []
+
+    class Stopping(threading.Event):
+        """The lock is taken as soon as the thread that extends claims pauses."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            if held:
+                return True
+            lock = standby.lock("LOCK")
+            assert lock is not None
+            assert timeout is not None
+            held.append(lock)
+            clock.ms += round(1000 * timeout)
+            return False
+
+    began = clock.ms
+    standby.claims._run(Stopping())
+    assert clock.ms - began <= 1_000 // BEATS
+    assert b'"beats":1' in store.read("LOCK/000000000001")
+
+
+@pytest.mark.parametrize("kind", ["lock", "lease"])
+def test_a_heartbeat_that_is_under_way_does_not_undo_a_release(clock: Clock, kind: str) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Slow(SimStore):
+        """What the thread of heartbeats writes is on its way for a while."""
+
+        def put(self, name: str, data: bytes) -> None:
+            if threading.current_thread().name == "beating":
+                begun.set()
+                assert goes_on.wait(60)
+            super().put(name, data)
+
+    store = Slow()
+    blob = blob_of(store, clock)
+    held = blob.lock("LOCK") if kind == "lock" else blob.hold("leases/7")
+    assert held is not None
+    beating = threading.Thread(target=blob.claims.beat, name="beating")
+    beating.start()
+    assert begun.wait(60)
+    releasing = threading.Thread(target=held.release)
+    releasing.start()
+    # If the release does not wait for the heartbeat, it is done by now.
+    releasing.join(0.2)
+    goes_on.set()
+    for thread in (beating, releasing):
+        thread.join(60)
+    other = blob_of(store, clock)
+    assert (other.owner("LOCK") or Owner(0, "", 0)) == Owner(0, "", 0)
+    assert other.list("leases") == []
+
+
 def test_a_thread_keeps_claims_alive() -> None:
     def now() -> int:
         return time.time_ns() // 1_000_000
