@@ -20,6 +20,7 @@ from vernier.operators.kernels.ends import (
     put_rows,
     take_least,
 )
+from vernier.operators.kernels.stretches import FAR
 from vernier.operators.kernels.surroundings import append_val, take_greatest
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs
@@ -29,8 +30,6 @@ from vernier.storage.kernels.prefix_sums import COPIES, SUMS, add_between
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.tries import VAL_STRIDE, VALS
 
-FAR = 120
-"""The status if there are more copies than ranks can be computed of."""
 _MOST = np.int64(1) << 40
 """Up to this number of copies, ranks as doubles are off by less than one."""
 

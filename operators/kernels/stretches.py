@@ -31,7 +31,7 @@ from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 
 FAR = 120
-"""The status if more copies come before a stretch than can be counted on from."""
+"""The status if more copies come before a stretch, or are in a group, than can be counted on from."""
 _LEAST = np.int64(-(2**63))
 _MOST = np.int64(2**62)
 
