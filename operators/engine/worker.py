@@ -41,18 +41,17 @@ from vernier.operators.physical import (
 from vernier.operators.planning.constants import ConstantOp
 from vernier.operators.planning.loop_ops import LoopOp
 from vernier.operators.planning.op import Op
-from vernier.operators.planning.ops import GivenArrangeOp, InputOp, JoinOp, ViewOp
+from vernier.operators.planning.ops import GivenArrangeOp, InputOp, ViewOp
 from vernier.operators.planning.plan import Plan, Whole
-from vernier.operators.planning.reduction_ops import ReductionOp
 from vernier.operators.planning.time_ops import DelayedOp
 from vernier.operators.runtime import slices
 from vernier.operators.runtime.budget import PIECE, Budget
 from vernier.operators.runtime.exchange import Exchange, Single
 from vernier.operators.runtime.key_sample import KeySample
-from vernier.operators.runtime.operator import Operator, Slice, shown_key
+from vernier.operators.runtime.operator import Operator, Slice
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.operators.runtime.slice_sizing import SliceSizing
-from vernier.storage.strings.string_heap import Heap, TextMissing
+from vernier.storage.strings.string_heap import Heap
 from vernier.storage.trace import spill
 from vernier.storage.trace.spine import Trace
 from vernier.storage.trace.time_queue import Queue
@@ -254,27 +253,6 @@ class Worker:
             name: (own.seconds, sum(one.updates_out for one in inputs), own.updates_out)
             for name, own, inputs in self._counters
         }
-
-    def hot_keys(self) -> dict[str, tuple[str, float, int]]:
-        """The most frequent key of the rows that this worker has sent to an operator, its share of them, and how many
-        rows were looked at, by the operator's number. A key is left out if the content of its text is not in memory
-        any more: a sample may be of epochs before this one."""
-        types = {op.input: op.key for op in self.plan.of(ReductionOp)}
-        types |= {side: op.key for op in self.plan.of(JoinOp) for side in op.inputs}
-        found = {}
-        for operator in self.operators:
-            hot = None if operator.sample is None else operator.sample.most()
-            if hot is None:
-                continue
-            of = operator.op.key if isinstance(operator.op, ReductionOp) else types.get(operator.op.id)
-            key = str(hot.words.tolist())
-            if of is not None:
-                try:
-                    key = shown_key(of, np.concatenate(([0], hot.words))[None], self.state.heap)
-                except TextMissing:
-                    continue
-            found[str(operator.op.id)] = (key, hot.share, hot.samples)
-        return found
 
     def _merged_and_kept(self) -> tuple[int, int]:
         """The number of updates that merges of all traces have read, and of those that they have kept."""

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from vernier.operators.engine.hot_keys import hot_keys
 from vernier.operators.engine.migrate import migrate
 from vernier.operators.engine.worker import EpochResult, Worker
 from vernier.operators.failures import EpochTooLarge
@@ -173,8 +174,8 @@ def work(
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow
     own = report(shard, step, admitted, result, worker.totals(), stored, clock.seconds, exchange.bytes_sent)
-    hot_keys = worker.hot_keys()
-    process.link.report(msgspec.structs.replace(own, began_ns=began_ns, filled=filled, hot_keys=hot_keys))
+    hot = hot_keys(worker)
+    process.link.report(msgspec.structs.replace(own, began_ns=began_ns, filled=filled, hot_keys=hot))
     process.keep(shard, base)
     if job.memory_bytes is not None and resident_bytes() > job.memory_bytes:
         relieve((one for kept in process.shards.values() for one in kept), process.directory)

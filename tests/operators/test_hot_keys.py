@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vernier as vn
+from vernier.operators.engine.hot_keys import hot_keys
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime.key_sample import EVERY, KEPT, LEAST, KeySample
@@ -72,10 +73,10 @@ def test_workers_name_the_key_that_most_rows_have() -> None:
         )
         engine.run_epoch(MIN_TIME, 1, {"orders": Updates.of(words, 0, 1)})
         for worker in engine.workers:
-            found = worker.hot_keys()
+            found = hot_keys(worker)
             assert len(found) == 2
             for key, share, _ in found.values():
                 assert key == "customer='a customer with a long name'"
                 assert abs(share - 0.6) < 0.1
             worker.state.heap.trim(0)
-            assert worker.hot_keys() == {}, "the text of the key is not in memory any more"
+            assert hot_keys(worker) == {}, "the text of the key is not in memory any more"
