@@ -56,7 +56,7 @@ from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
 from vernier.service.coordinator.service_topics import ServiceTopics
-from vernier.service.coordinator.session import Stage, room, start_session
+from vernier.service.coordinator.session import Stage, local_slots, start_session
 from vernier.service.coordinator.snapshots import Snapshots
 from vernier.service.coordinator.streaming_query import Query
 from vernier.service.coordinator.topics import LASTING, TopicReplaced
@@ -92,11 +92,11 @@ class Driver:
     """The Spark side of one service, from its topics to its query. Raises VernierErrors when it cannot start."""
 
     def __init__(self, settings: Settings, gateway: Gateway | None = None) -> None:
-        configured, self._room = settings.workers, room(settings)
+        configured, self._local_slots = settings.workers, local_slots(settings)
         self._executors: Executors | None = None
         self._count = WorkerCount(settings.state.place.open(), configured, self._slots)
         self.settings = settings = settings.with_workers(self._count.workers)
-        self._room = room(settings)
+        self._local_slots = local_slots(settings)
         self._stop = Flag()
         self._threads = Threads()
         self._programs = Programs(settings)
@@ -330,8 +330,8 @@ class Driver:
 
     def _slots(self) -> int | None:
         """How many tasks Spark can run at once; None if that is not known."""
-        if self._room is not None or self._executors is None:
-            return self._room
+        if self._local_slots is not None or self._executors is None:
+            return self._local_slots
         return self._executors.slots()
 
     def _load(self, spark: SparkSession) -> bool:

@@ -66,7 +66,7 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
     prepare_environment(settings)
     wanted = {
         "spark.app.name": f"vernier-{app}",
-        "spark.master": settings.spark.master or f"local[{room(settings)}]",
+        "spark.master": settings.spark.master or f"local[{local_slots(settings)}]",
         "spark.default.parallelism": str(settings.workers),
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.driver.memory": f"{settings.shares.driver_heap >> 20}m",
@@ -119,7 +119,7 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
                 os.environ.pop(name, None)
 
 
-def room(settings: Settings) -> int | None:
+def local_slots(settings: Settings) -> int | None:
     """How many tasks Spark can run at once on this host; None if it runs on a cluster. Without `spark.master`, that is
     twice the cores, or as many as there are workers, so that a running service can be given more workers."""
     master = settings.spark.master

@@ -20,12 +20,12 @@ _log = logging.getLogger("vernier.control")
 
 
 class WorkerCount:
-    """The worker count of one driver. files: the state directory's. configured: the setting `workers`. room: returns
+    """The worker count of one driver. files: the state directory's. configured: the setting `workers`. slots: returns
     how many tasks Spark can run at once, None if that is not known yet. A request that was made while no driver ran is
     followed at once. Writes nothing before `publish`."""
 
-    def __init__(self, files: Blob, configured: int, room: Callable[[], int | None]) -> None:
-        self._files, self._room = files, room
+    def __init__(self, files: Blob, configured: int, slots: Callable[[], int | None]) -> None:
+        self._files, self._slots = files, slots
         found = self._published = status.OBSERVED.read(files)
         self._observed = Observed(workers=configured, configured=configured)
         if found is not None and found.configured == configured:
@@ -51,10 +51,10 @@ class WorkerCount:
         if busy:
             self._observed = msgspec.structs.replace(mine, waits=busy)
             return False
-        room = self._room()
-        if room is not None and desired.workers > room:
+        slots = self._slots()
+        if slots is not None and desired.workers > slots:
             refused = (
-                f"Spark can run {room} tasks at once, fewer than {desired.workers}; on a cluster add an executor and "
+                f"Spark can run {slots} tasks at once, fewer than {desired.workers}; on a cluster add an executor and "
                 f"ask again, on one host set `workers: {desired.workers}` and start the service again"
             )
             _log.warning("%d workers are refused: %s", desired.workers, refused)
