@@ -1,7 +1,8 @@
 """Reduce of what ranks choose from groups (quantiles, modes), where time is total.
 
-The rows of a group are read once a slice; then each change costs O(log values) (kernels/chosen.py). Inside loops, and
-beside other aggregates of whole groups, operators/physical/reduce_batched.py does it.
+Of a group of quantiles of one column, the rows around the chosen ranks are read (kernels/ranks.py); of other groups all
+rows, once a slice. Then each change costs O(log values) (kernels/chosen.py). Inside loops, and beside other aggregates
+of whole groups, operators/physical/reduce_batched.py does it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NO_VISITS = np.empty((0, 1), np.int64)
 
 
 class Chosen(Reduction):
-    """Quantiles, modes and their like. O(rows of the groups + changes x log values) a step."""
+    """Quantiles, modes and their like. O(rows read of the groups + changes x log values) a step."""
 
     def __init__(self, op: ChosenOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
