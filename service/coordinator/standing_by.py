@@ -30,7 +30,7 @@ def acquire(directory: StateDirectory, meanwhile: Callable[[], AbstractContextMa
     there was no owner. meanwhile: makes what is open while this process waits. Once it waits, a store that fails for a
     while is no reason to end. Raises NoIntactManifest and other StorageErrors."""
     began = time.monotonic()
-    held = None
+    presence = None
     owner = ""
     with ExitStack() as waiting:
         while True:
@@ -38,21 +38,22 @@ def acquire(directory: StateDirectory, meanwhile: Callable[[], AbstractContextMa
                 directory.acquire()
                 break
             except StateInUse as error:
-                if held is None:
-                    held = standby.hold(directory.blob)
-                    waiting.callback(held.release)
+                if presence is None:
+                    presence = standby.Presence(directory.blob)
+                    waiting.callback(presence.release)
                     waiting.enter_context(meanwhile())
+                presence.renew()
                 if error.holder != owner:
                     owner = error.holder
                     _log.info("standby: %s owns the state directory %s", owner, directory.path)
                 left = error.left_ms
                 time.sleep(LOCAL_SECONDS if left is None else min(REMOTE_SECONDS, (left + 1) / 1000))
             except FileFailed as error:
-                if held is None:
+                if presence is None:
                     raise
                 _log.warning("standby: %s", error)
                 time.sleep(4 * REMOTE_SECONDS)
-    if held is None:
+    if presence is None:
         return 0.0
     waited = time.monotonic() - began
     _log.warning("took over the state directory %s after standing by for %.1f s", directory.path, waited)

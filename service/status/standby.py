@@ -9,16 +9,40 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 
 from vernier.storage.blob.blob import Blob, HeldLock
+from vernier.storage.errors import OwnershipLost, StorageError
 
 FOLDER = "standby"
 
 
-def hold(blob: Blob) -> HeldLock:
-    """Show that this process is a standby, until the result is released or the process ends."""
-    blob.prepare((FOLDER,))
-    return blob.hold(f"{FOLDER}/{_host()}")
+class Presence:
+    """Shows that this process is a standby, from its creation until `release` or the end of the process. Raises
+    StorageErrors."""
+
+    def __init__(self, blob: Blob) -> None:
+        blob.prepare((FOLDER,))
+        self._blob = blob
+        self._held = self._hold()
+
+    def renew(self) -> None:
+        """Show it under a new name if others may have deleted the old one, as they do with one that was cut off from
+        the store for long. Call it now and then. No request while the name is valid."""
+        try:
+            self._held.check()
+        except OwnershipLost:
+            with suppress(StorageError):
+                found = self._hold()
+                self._held.release()
+                self._held = found
+
+    def release(self) -> None:
+        """This process is no standby any more. Idempotent."""
+        self._held.release()
+
+    def _hold(self) -> HeldLock:
+        return self._blob.hold(f"{FOLDER}/{_host()}")
 
 
 def waits(blob: Blob, pid: int) -> bool:

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.simstore import SimStore
+from tests.storage.clock import Clock
 from vernier.service.config.model import BadSettings
 from vernier.service.config.settings import load
 from vernier.service.coordinator import standing_by
 from vernier.service.status import standby
+from vernier.storage.blob.leases import TTL_MS
+from vernier.storage.blob.object_store import ObjectBlob
 from vernier.storage.errors import FileFailed, NoIntactManifest, StateInUse, StorageError
 from vernier.storage.state.manifest import Manifest, manifest_file
 from vernier.storage.state.state import StateDirectory
@@ -126,6 +130,33 @@ def test_a_standby_waits_on_while_the_store_fails(tmp_path: Path, monkeypatch: p
     problems.append(busy)
     with pytest.raises(FileFailed):
         standing_by.acquire(StateDirectory(tmp_path))
+
+
+def test_a_standby_that_was_cut_off_from_the_store_shows_itself_again() -> None:
+    class Cut(SimStore):
+        cut_off = False
+
+        def put(self, name: str, data: bytes) -> None:
+            if self.cut_off:
+                raise OSError("no route to host")
+            super().put(name, data)
+
+    store, clock = Cut(), Clock()
+    blob = ObjectBlob("sim://state", store, clock, beating=False)
+    presence = standby.Presence(blob)
+    store.cut_off = True
+    clock.ms += TTL_MS
+    blob.claims.beat()
+    assert standby.living(blob) == [], "another process deletes the name of what seems to be dead"
+    presence.renew()
+    assert standby.living(blob) == []
+    store.cut_off = False
+    presence.renew()
+    assert len(standby.living(blob)) == 1
+    presence.renew()
+    assert len(standby.living(blob)) == 1
+    presence.release()
+    assert standby.living(blob) == []
 
 
 def test_an_embedded_broker_is_refused_beside_a_standby(tmp_path: Path) -> None:
