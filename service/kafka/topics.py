@@ -1,10 +1,11 @@
 """Creates topics."""
 
 import contextlib
+import time
 from collections.abc import Mapping
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
 from vernier.service.kafka.broker_errors import BrokerError
 
@@ -40,14 +41,24 @@ def create_topics(
             wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(config or {})}
             with contextlib.suppress(TopicAlreadyExistsError):  # another process was faster
                 admin.create_topics({name: wanted})
-        admin.wait_for_topics(list(topics))
-        return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics(list(topics))}
+        return _partitions(admin, list(topics), time.monotonic() + timeout_seconds)
     except KafkaError as error:
         raise BrokerError(
             problem=f"cannot create topics {', '.join(topics)} on {bootstrap}: {_first_line(error)}"
         ) from error
     finally:
         admin.close()
+
+
+def _partitions(admin: KafkaAdminClient, topics: list[str], deadline: float) -> dict[str, int]:
+    """The numbers of partitions, once the broker that is asked knows all of them. Each question may go to another
+    broker, and one that has not heard of a new topic yet describes it as one without partitions."""
+    while (left := deadline - time.monotonic()) > 0:
+        admin.wait_for_topics(topics, timeout_ms=left * 1000)
+        found = {one["name"]: len(one["partitions"]) for one in admin.describe_topics(topics) if not one["error_code"]}
+        if all(found.get(topic) for topic in topics):
+            return found
+    raise KafkaTimeoutError("no broker that was asked has all of them")
 
 
 def _first_line(error: BaseException) -> str:

@@ -74,6 +74,10 @@ class Outgoing:
     progress: bool
     app: str
 
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise ValueError(f"topic {self.topic} has {self.partitions} partitions, so no message could be sent to it")
+
     def messages(self, step: Step) -> Iterator[tuple[Message, list[tuple[str, bytes]]]]:
         """Yield a step's messages with their headers, in the order in which they are sent. Raises NotOneRow."""
         make = {"vernier": _vernier, "upsert": _upsert, "debezium": _debezium}[self.format]

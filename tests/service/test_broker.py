@@ -1,17 +1,21 @@
 """The embedded broker, for real: start, produce, kill -9, restart, and the ways in which it says no."""
 
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from vernier.service.kafka import topics
 from vernier.service.kafka.broker_errors import BrokerError, PortTaken
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.topics import create_topics
@@ -193,3 +197,40 @@ def test_it_dies_with_its_parent(tmp_path: Path, root: Path) -> None:
     gone, alive = psutil.wait_procs([java], timeout=60)
     assert gone
     assert not alive
+
+
+class Behind:
+    """Brokers of which one has not heard of the newest topics. Each question goes to the other one in turn."""
+
+    def __init__(self, behind: Sequence[bool], **_about: object) -> None:
+        self.behind = itertools.cycle(behind)
+        self.made: dict[str, int] = {}
+
+    def list_topics(self) -> list[str]:
+        return list(self.made)
+
+    def create_topics(self, topics: Mapping[str, Mapping[str, int]]) -> None:
+        self.made |= {name: about["num_partitions"] for name, about in topics.items()}
+
+    def describe_topics(self, topics: Sequence[str]) -> list[dict[str, Any]]:
+        if next(self.behind):
+            return [{"name": name, "error_code": 3, "partitions": []} for name in topics]
+        return [{"name": name, "error_code": 0, "partitions": [{}] * self.made[name]} for name in topics]
+
+    def wait_for_topics(self, topics: Sequence[str], timeout_ms: float) -> None:
+        while any(one["error_code"] for one in self.describe_topics(topics)):
+            assert timeout_ms > 0
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_a_broker_that_has_not_heard_of_a_new_topic_does_not_say_how_many_partitions_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or a publisher would send the messages of a view to no partition at all."""
+    monkeypatch.setattr(topics, "KafkaAdminClient", partial(Behind, [False, True, True, False, False]))
+    assert create_topics("a:1,b:1", {"views": 3}) == {"views": 3}
+    monkeypatch.setattr(topics, "KafkaAdminClient", partial(Behind, [False, True]))
+    with pytest.raises(BrokerError, match=r"cannot create topics views on a:1,b:1: .*no broker that was asked has all"):
+        create_topics("a:1,b:1", {"views": 3}, timeout_seconds=0.1)

@@ -207,3 +207,8 @@ def test_several_rows_of_a_key_are_no_upserts(tmp_path: Path) -> None:
     with pytest.raises(NotOneRow, match=r'several rows of the key \{"node":1\} at 1'):
         list(sink("places", "upsert").messages(step))
     assert len(list(sink("places", "vernier").messages(step))) > 0
+
+
+def test_a_topic_without_partitions_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"topic test\.a has 0 partitions"):
+        Outgoing("a", "test.a", "vernier", 0, True, "test")
