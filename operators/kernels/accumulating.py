@@ -38,7 +38,7 @@ from vernier.operators.kernels.exact import DECIMAL_WORDS, FLOAT_DIGITS, FLOAT_W
 from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import key_runs, locate_keys
-from vernier.storage.kernels.inlining import allocating, inlined
+from vernier.storage.kernels.inlining import allocating, borrowing, inlined
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
@@ -89,7 +89,7 @@ def _unpack(aggregations, slots, page, vector, sums, floats):  # type: ignore[no
                 sums[a, c] = vector[at + c]
 
 
-@allocating
+@borrowing
 def _pack(aggregations, slots, page, sums, floats, vector):  # type: ignore[no-untyped-def]
     """Copy sums[a] and floats[a] to the vector. Returns whether the vector is not 0."""
     digits, some = page, np.int64(0)
@@ -107,7 +107,7 @@ def _pack(aggregations, slots, page, sums, floats, vector):  # type: ignore[no-u
     return some != 0
 
 
-@allocating
+@borrowing
 def _complete(aggregations, sums):  # type: ignore[no-untyped-def]
     """Whether the sums that are not emitted are as large as they must be."""
     for a in range(aggregations.shape[0]):
@@ -116,7 +116,7 @@ def _complete(aggregations, sums):  # type: ignore[no-untyped-def]
     return True
 
 
-@allocating
+@borrowing
 def _absorb(aggregations, slots, counted, rows, i, diff, vector, sums, floats):  # type: ignore[no-untyped-def]
     """Add `diff` copies of row i. Returns whether a number overflowed."""
     if counted != 0:
@@ -142,7 +142,7 @@ def _absorb(aggregations, slots, counted, rows, i, diff, vector, sums, floats): 
     return False
 
 
-@allocating
+@borrowing
 def _want(aggregations, slots, page, vector, sums, counts, floats, wanted):  # type: ignore[no-untyped-def]
     """Write the aggregates of a vector that is not 0 to wanted[0]. Returns its status."""
     digits = page
@@ -262,10 +262,12 @@ def accumulate_rows(state, rows, k, v, w, aggregations, slots, page, length):  #
         existed = some != 0 and _complete(aggregations, sums)
         if existed and _want(aggregations, slots, page, vector, sums, counts, floats, had) != 0:
             return out[:0], changes[:0], OVERFLOW, base
+        in_order = True
         for i in range(size):
             put_word(in_time, i, cell(rows, base + i, 1 + k + v))
             put_word(order, i, i)
-        if v > 0 and size > 1:
+            in_order &= i == 0 or word(in_time, i - 1) <= word(in_time, i)
+        if not in_order:
             sorted_by_time(in_time, order, size)
         cursor, time = 0, np.int64(0)
         while cursor < size:

@@ -2,7 +2,8 @@
 
 A change needs the earlier multiplicity of its own row, which the input's arrangement tells. Whether the key has a row
 follows from the number of its rows that exist, kept in a trace as lane 0: a row `[key | 0]` whose multiplicity is the
-number. If the group is one row, that row is all it needs. Only outside loops.
+number. Where it also matters whether a row of the key is present, lane 0 counts the present rows and lane 1 those with
+negative copies. If the group is one row, that row is all it needs. Only outside loops.
 
 Source: "Specializing differential dataflow", count_total.
 """
@@ -62,8 +63,8 @@ def _number_vals(rows, base, stop, k, v, before, val_of, val_acc, in_time, order
 
 
 @njit(cache=True)
-def _read_numbers(state, rows, runs, k, numbers):  # type: ignore[no-untyped-def]
-    """Add up lane 0 of the keys into numbers[q]. Returns whether a sum overflowed int64."""
+def _read_numbers(state, rows, runs, k, lanes, numbers):  # type: ignore[no-untyped-def]
+    """Add up the first `lanes` lanes of the keys into numbers[q, 2]. Returns whether a sum overflowed int64."""
     q = runs.shape[0] - 1
     here = np.empty(q, np.int64)
     for batch in range(state.shape[0]):
@@ -75,16 +76,17 @@ def _read_numbers(state, rows, runs, k, numbers):  # type: ignore[no-untyped-def
             first = offset(cell(state, batch, KEY_OFFSETS), at)
             end = offset(cell(state, batch, KEY_OFFSETS), at + 1)
             for val in range(first, end):
-                if load(cell(state, batch, VALS), val * cell(state, batch, VAL_STRIDE)) != 0:
+                lane = load(cell(state, batch, VALS), val * cell(state, batch, VAL_STRIDE))
+                if lane >= lanes:
                     break  # states of earlier versions have further lanes
                 start = offset(cell(state, batch, VAL_OFFSETS), val)
                 stop = offset(cell(state, batch, VAL_OFFSETS), val + 1)
                 for e in range(start, stop):
                     diff = load(cell(state, batch, DIFFS), e * cell(state, batch, DIFF_STRIDE))
-                    total, wrapped = add_checked(word(numbers, key), diff)
+                    total, wrapped = add_checked(cell(numbers, key, lane), diff)
                     if wrapped:
                         return True
-                    put_word(numbers, key, total)
+                    put(numbers, key, lane, total)
     return False
 
 
@@ -116,25 +118,26 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
     state, source: addresses of the settled batches of the lanes and of the arrangement (kernels/tries.py); rows[n]:
     this slice's updates of the arrangement, `[hash | key | val | time | diff]`, sorted and consolidated; w: words of an
     output val; aggregations[a, 8]: one COUNT row and no val, or one PRESENT row, or none, which means the key while any
-    row has copies. Without val words there are no lanes. Returns (corrections `[hash | key | out val | time | diff]`,
-    changes of lanes `[hash | key | 0 | time | number]`, sorted, status, row at fault). O(updates log updates), however
-    many other rows the key has.
+    row has copies, and if w is 1 whether a row is present. Without val words there are no lanes. Returns (corrections
+    `[hash | key | out val | time | diff]`, changes of lanes `[hash | key | lane | time | number]`, sorted, status, row
+    at fault). O(updates log updates), however many other rows the key has.
     """
     runs = key_runs(rows, k)
     q = runs.shape[0] - 1
     out = np.empty((2 * rows.shape[0] + 2, 3 + k + w), np.int64)
-    changes = np.empty((q if v > 0 else 0, 4 + k), np.int64)
+    lanes = 1 + w
+    changes = np.empty((q * lanes if v > 0 else 0, 4 + k), np.int64)
     before, status = count_rows(source, rows, runs, k, v)
     if status != 0:
         return out[:0], changes[:0], status, 0
     if aggregations.shape[0] == 1 and cell(aggregations, 0, KIND) == COUNT:
         made, status, fault = _follow_copies(rows, runs, k, before, out)
         return made, changes[:0], status, fault
-    least = np.int64(0)
+    least = np.int64(w)
     if aggregations.shape[0] == 1:
         least = cell(aggregations, 0, LIMIT)
-    numbers = np.zeros(q, np.int64)
-    if v > 0 and _read_numbers(state, rows, runs, k, numbers):
+    numbers = np.zeros((q, 2), np.int64)
+    if v > 0 and _read_numbers(state, rows, runs, k, lanes, numbers):
         return out[:0], changes[:0], OVERFLOW, 0
     most = 1
     for i in range(q):
@@ -144,16 +147,17 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
     count, change_count = 0, 0
     for key in range(q):
         base, stop = word(runs, key), word(runs, key + 1)
-        number = word(numbers, key)
+        number, negative = cell(numbers, key, 0), cell(numbers, key, 1)
         if v == 0:
             number = np.int64(1) if _there(word(before, base), least) else np.int64(0)
-        first = number
+            negative = np.int64(w) if word(before, base) < 0 else np.int64(0)
+        first, first_negative = number, negative
         vals = _number_vals(rows, base, stop, k, v, before, val_of, val_acc, in_time, order)
         if vals > 1:
             sorted_by_time(in_time, order, stop - base)
         cursor, time = 0, np.int64(0)
         while cursor < stop - base:
-            time, had = word(in_time, word(order, cursor)), number
+            time, had, had_negative = word(in_time, word(order, cursor)), number, negative
             while cursor < stop - base and word(in_time, word(order, cursor)) == time:
                 i, val = base + word(order, cursor), word(val_of, word(order, cursor))
                 cursor += 1
@@ -163,10 +167,20 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
                     return out[:0], changes[:0], OVERFLOW, base
                 put_word(val_acc, val, now)
                 number += (1 if _there(now, least) else 0) - (1 if _there(was, least) else 0)
-            if (number != 0) != (had != 0):
-                _write(out, count, rows, base, k, 0, 0, time, 1 if number != 0 else -1)
+                if w == 1:
+                    negative += (1 if now < 0 else 0) - (1 if was < 0 else 0)
+            if (number != 0) == (had != 0) and (number != 0 or (negative != 0) == (had_negative != 0)):
+                continue
+            if had != 0 or had_negative != 0:
+                _write(out, count, rows, base, k, w, 1 if had != 0 else 0, time, -1)
+                count += 1
+            if number != 0 or negative != 0:
+                _write(out, count, rows, base, k, w, 1 if number != 0 else 0, time, 1)
                 count += 1
         if v > 0 and number != first:
             _write(changes, change_count, rows, base, k, 1, 0, time, number - first)
+            change_count += 1
+        if v > 0 and negative != first_negative:
+            _write(changes, change_count, rows, base, k, 1, 1, time, negative - first_negative)
             change_count += 1
     return out[:count], changes[:change_count], 0, -1

@@ -1,8 +1,9 @@
 """Plans count_distinct: each value of a group once, and then a count of them, so that no group is read.
 
-The distinct values of a group are rows of a `distinct`, whose changes are counted like any others. Where the values do
-not tell whether the group exists, each group counts as one value more. With several of them, or counts and sums beside
-them, all contribute rows with a column each to one union, and the aggregates are sums of these columns:
+The distinct values of a group are rows of a `distinct`, whose changes are counted like any others. Where rows can
+cancel, all values of the group's rows are kept, of which only those of present rows count, so that their vector tells
+whether the group exists. With several distinct counts, or counts and sums beside them, all contribute rows with a
+column each to one union, and the aggregates are sums of these columns:
 
     (key, 1 for each distinct value) + (key, 1 and the summed columns for each row) + (key, zeros for each group)
 
@@ -12,10 +13,13 @@ A change costs what it changes of the distinct values and of one vector, O(1).
 from __future__ import annotations
 
 import decimal
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from vernier.operators.group_functions.aggregations import Item
+from vernier.operators.language.collection.reductions import ExistsNode
 from vernier.operators.language.expr.expression import Cast, Expr, Literal, Nullability, col, when
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.aggregation import Aggregation
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 SHARED = 2
 """Uses of a node that is made here: never one, because another group may need the same node, and an operator that has
 been fused with its only reader cannot be read by others."""
+_PRESENT = "is present"
+"""The column that says whether a row with a value is present."""
 
 
 def counts_distinct(node: logical.AggregateNode, below: Node, items: Sequence[Item]) -> bool:
@@ -83,20 +89,25 @@ def as_sums(planner: Planner, node: logical.AggregateNode, below: Node, items: S
     return logical.AggregateNode(union, node.keys, sums, where=node.where)
 
 
-def as_count(
-    planner: Planner, node: logical.AggregateNode, below: Node, item: Item
-) -> tuple[logical.AggregateNode, int]:
-    """A count of keys, and how much more than the number of distinct values it is: one, if the values do not tell
-    whether a group exists, and each group counts as a value, too."""
-    name, one = item.name, Aggregation("count")
-    values = distinct_values(planner, below, node, item)
-    if below.is_positive and not any(below.schema.field(column).nullable for column in item.columns):
-        return logical.AggregateNode(values, node.keys, ((name, one),), where=node.where), 0
-    keys = tuple((key, col(key)) for key in node.keys)
-    parts = (projected(planner, values, keys), projected(planner, _groups(planner, node, below), keys))
-    union = logical.UnionNode(parts, where=node.where)
-    planner.uses[identity(union)] += SHARED
-    return logical.AggregateNode(union, node.keys, ((name, one),), where=node.where), 1
+def as_count(planner: Planner, node: logical.AggregateNode, below: Node, item: Item) -> logical.AggregateNode:
+    """A node of counts or sums alone with the rows of `node`, whose one aggregate is the distinct count `item`."""
+    names = tuple(dict.fromkeys((*node.keys, *item.columns)))
+    null = [name for name in item.columns if below.schema.field(name).nullable]
+    counted: Expr = Literal(1, Int64())
+    values: Node
+    if below.is_positive:
+        values = logical.DistinctNode(
+            projected(planner, below, tuple((name, col(name)) for name in names)), where=node.where
+        )
+    else:
+        values, counted = ExistsNode(below, names, _PRESENT, where=node.where), col(_PRESENT)
+    planner.uses[identity(values)] += SHARED
+    if null:
+        there = reduce(operator.and_, (col(name).is_not_null() for name in null))
+        counted = when(there, counted).otherwise(Literal(0, Int64()))
+    counts = below.is_positive and not null
+    sum_ = Aggregation("count") if counts else Aggregation("sum", counted)
+    return logical.AggregateNode(values, node.keys, ((item.name, sum_),), where=node.where)
 
 
 def _groups(planner: Planner, node: logical.AggregateNode, below: Node) -> Node:

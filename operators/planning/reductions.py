@@ -22,7 +22,7 @@ from vernier.operators.group_functions.aggregations import (
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.group_functions.ordered import DenseRank, OrderedSpec, TopK
 from vernier.operators.group_functions.sessions import Sessions
-from vernier.operators.language.collection.reductions import CopiesNode, ReduceNode, ThresholdNode
+from vernier.operators.language.collection.reductions import CopiesNode, ExistsNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
 from vernier.operators.language.plan import logical
 from vernier.operators.language.plan.aggregation import Aggregation
@@ -156,6 +156,15 @@ def build_present(planner: Planner, node: logical.PresentNode) -> int:
     return reduce(planner, node, arranged, node.schema, (present(),), name)
 
 
+def build_exists(planner: Planner, node: ExistsNode) -> int:
+    """Each key with a row, and whether one is present: a reduction of the whole rows of a key, outside loops."""
+    row = node.input.schema
+    key = tuple(int(w) for w in row.index(node.keys))
+    val = tuple(w for w in range(row.width) if w not in key)
+    arranged = arrange(planner, node.input, node.scope, key, val)
+    return reduce(planner, node, arranged, row.take(node.keys), (), f"exists {', '.join(node.keys)}")
+
+
 def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str | None = None) -> int:
     """group_by().agg(): arranges the key's columns and the columns that the aggregates read. If one aggregate cannot be
     updated change by change and needs the whole group, all aggregates of the node are computed from whole groups.
@@ -183,13 +192,7 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
         print_ = _wave_print(planner, before, key, val, Aggregates(tuple(items)))
         if len(items) > 1:
             return build_aggregate(planner, as_sums(planner, node, below, items), print_)
-        counted, more = as_count(planner, node, below, items[0])
-        if more == 0:
-            return build_aggregate(planner, counted, print_)
-        exprs = *(col(key) for key in node.keys), col(items[0].name) - more
-        stage = Compute(exprs, counted.schema, node.schema.width)
-        at, scope = build_aggregate(planner, counted), planner.scope(node.scope)
-        return chain(planner, at, [stage], node.schema.width, scope, print_, alone=True)
+        return build_aggregate(planner, as_count(planner, node, below, items[0]), print_)
     if has_parts(node, below, items, val):
         planner.uses[identity(below)] += 1
         _, _, _, before, _ = _arranged_before(planner, below, key, val, ())
@@ -457,5 +460,6 @@ BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
     logical.AggregateNode: build_aggregate,
     ThresholdNode: build_threshold,
     CopiesNode: build_copies,
+    ExistsNode: build_exists,
     ReduceNode: build_reduce,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from tests.profiles import examples
 from tests.properties.engine import run
 from vernier import col
 from vernier.operators.planning import reductions
+from vernier.operators.planning.distinct_counts import as_sums
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import BatchedReduceOp
 
@@ -25,7 +27,7 @@ class Visit(vn.Schema):
 
 
 Row = tuple[int, int | None, int]
-VIEWS = ("one", "twice", "more", "set", "mixed")
+VIEWS = ("one", "twice", "ms", "pair", "more", "set", "known", "mixed")
 Visits = list[tuple[Row, int, int]]
 
 
@@ -36,8 +38,11 @@ def program() -> vn.App:
     more = {"n": vn.count(), "known": vn.count("user"), "sum": vn.sum("ms"), "mean": vn.avg("ms")}
     app.view("one", visits.group_by("page").agg(users=vn.count_distinct("user")))
     app.view("twice", visits.group_by("page").agg(users=vn.count_distinct(col("user") * 2)))
+    app.view("ms", visits.group_by("page").agg(values=vn.count_distinct("ms")))
+    app.view("pair", visits.group_by("page").agg(pairs=vn.count_distinct("user", "ms")))
     app.view("more", visits.group_by("page").agg(**both, **more))
     app.view("set", visits.distinct().group_by("page").agg(values=vn.count_distinct("ms")))
+    app.view("known", visits.distinct().group_by("page").agg(users=vn.count_distinct("user")))
     app.view("mixed", visits.distinct().group_by("page").agg(**both, **more, total=vn.sum("user")))
     return app
 
@@ -53,12 +58,15 @@ def truth(rows: dict[Row, int]) -> dict[str, dict[tuple[object, ...], int]]:
         n, total = sum(group.values()), sum(ms * copies for (_, ms), copies in group.items())
         known = sum(copies for (user, _), copies in group.items() if user is not None)
         found["one"][(page, len(users))] = found["twice"][(page, len(users))] = 1
+        found["ms"][(page, len({ms for (_, ms), copies in group.items() if copies > 0}))] = 1
+        found["pair"][(page, len(pairs))] = 1
         found["more"][(page, len(users), len(pairs), n, known, total, total / n if n else None)] = 1
         there = {row for row, copies in group.items() if copies > 0}
         if there:
             ms = [ms for _, ms in there]
             given_users = [user for user, _ in there if user is not None]
             found["set"][(page, len(set(ms)))] = 1
+            found["known"][(page, len(users))] = 1
             row = (len(users), len(pairs), len(there), len(given_users), sum(ms), sum(ms) / len(ms))
             found["mixed"][(page, *row, sum(given_users) if given_users else None)] = 1
     return found
@@ -95,15 +103,29 @@ def test_a_value_is_there_while_a_row_with_it_is_present() -> None:
     assert found["one"] == [((0, 1), 0, 1)]
 
 
-def test_a_state_with_whole_groups_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+def _whole_groups(patch: pytest.MonkeyPatch) -> None:
+    """Plan groups as the version did that read them whole."""
+    patch.setattr(reductions, "counts_distinct", lambda *_: False)
+
+
+def _groups_beside_values(patch: pytest.MonkeyPatch) -> None:
+    """Plan one count as the version did that kept the groups beside their distinct values."""
+    patch.setattr(reductions, "as_count", lambda planner, node, below, item: as_sums(planner, node, below, [item]))
+
+
+@pytest.mark.parametrize("former", [_whole_groups, _groups_beside_values])
+def test_a_state_of_an_earlier_version_continues(
+    former: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     choose = random.Random(1)
 
     def visit() -> Row:
         return choose.randrange(3), choose.choice([None, *range(9)]), choose.randrange(9)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reductions, "counts_distinct", lambda *_: False)
+        former(patch)
         before = compile_app(program())
-    assert before.of(BatchedReduceOp)
-    assert not compile_app(program()).of(BatchedReduceOp)
+    plan = compile_app(program())
+    assert not plan.of(BatchedReduceOp)
+    assert set(before.arrangements) != set(plan.arrangements)
     check_continued(program(), before, visit)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.language.plan.node import Multiplicity, Params, UnaryNode
+from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
 
 
@@ -25,6 +26,29 @@ class ThresholdNode(UnaryNode):
 
     def unique_by(self, keys: Collection[str]) -> bool:
         return set(self.schema.names) <= set(keys)
+
+
+@dataclass(frozen=True, eq=False)
+class ExistsNode(UnaryNode):
+    """Each key with a row whose multiplicity is not 0, once. Its column `name` is 1 if a row of the key is present
+    (multiplicity above 0), else 0. `keys` are columns of the input."""
+
+    kind: ClassVar[str] = "exists"
+    keys: tuple[str, ...]
+    name: str
+
+    def params(self) -> Params:
+        return (self.keys, self.name)
+
+    def _schema(self) -> RowType:
+        fields = self.input.schema.take(self.keys).fields
+        return RowType((*((f.name, f.type, f.nullable) for f in fields), (self.name, Int64(), False)))
+
+    def _multiplicity(self) -> Multiplicity:
+        return Multiplicity.SET
+
+    def unique_by(self, keys: Collection[str]) -> bool:
+        return set(self.keys) <= set(keys)
 
 
 @dataclass(frozen=True, eq=False)
