@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from vernier.operators.physical.combine import Combiner
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, ViewOp
 from vernier.operators.planning.plan import rows_wanted
@@ -38,6 +39,7 @@ def exchange_updates(
     texts: Words = (),
     agrees: bool = False,
     sample: KeySample | None = None,
+    combiner: Combiner | None = None,
 ) -> Ints:
     """Send updates of `columns` columns to the workers that own the hash of their words `key`. Returns the updates that
     this worker owns. Every worker must call it, with data or without.
@@ -45,7 +47,8 @@ def exchange_updates(
     texts: the words of a row at which a text begins; the contents travel with the rows
     (operators/runtime/string_exchange.py). If `agrees` is set, the messages also settle the scope's `agreed` round, the
     least round that any worker proposes: each message then ends with a row `[whether there is a round | the round]`. An
-    update is always wide enough for that row. sample: counts the keys.
+    update is always wide enough for that row. combiner: what may be added up before it is sent; sample: counts the keys
+    that are sent.
     """
     exchange, mine, depth = scope.exchange, scope.proposed, scope.depth
     note = _NO_NOTE
@@ -54,6 +57,8 @@ def exchange_updates(
         if mine is not None:
             note[: 1 + depth] = (1, *mine)
     data = np.empty((0, columns), np.int64) if data is None else np.ascontiguousarray(data)
+    if combiner is not None:
+        data = combiner.combine(data)
     if sample is not None:
         sample.see(data, key)
     parts, offsets = split_rows(data, key, exchange.workers, note)
@@ -76,6 +81,9 @@ def exchange_updates(
 class Arrange(Operator):
     """Keeps its input by key words `op.key`, with val words `op.val`. O(n log n) a step for n new updates."""
 
+    adds_up = True
+    """Whether updates of one row and time may be replaced by their sum."""
+
     def __init__(self, op: ArrangeOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = self.read(op, scope)
@@ -93,6 +101,15 @@ class Arrange(Operator):
         self.keyed_by = self.key_width
         self.in_order = words == tuple(range(self.input.op.width))
         self.agrees = False
+        self.combiner: Combiner | None = None
+        self.sent: list[int] | None = None
+        if self.exchanges and self.adds_up and not op.val:
+            # Only the key travels, and its copies are added up first.
+            self.combiner = Combiner(self.key_width)
+            if not self.in_order:
+                width = self.input.op.width
+                self.sent = [*op.key, *range(width, width + self.depth + 2)]
+                self.key, self.texts = np.arange(self.key_width), op.texts
 
     @property
     def can_agree(self) -> bool:
@@ -148,10 +165,10 @@ class Arrange(Operator):
 
     def _exchanged(self) -> Ints:
         """The updates of all workers' inputs in this step that this worker owns, in any order."""
-        columns = self.input.op.width + self.depth + 2
-        return exchange_updates(
-            self.scope, self.input.out, self.key, columns, self.texts, self.agrees, sample=self.sample
-        )
+        out, columns = self.input.out, self.input.op.width + self.depth + 2
+        if self.sent is not None:
+            out, columns = None if out is None else out[:, self.sent], len(self.sent)
+        return exchange_updates(self.scope, out, self.key, columns, self.texts, self.agrees, self.sample, self.combiner)
 
 
 class View(Operator):

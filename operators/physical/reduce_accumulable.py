@@ -19,6 +19,7 @@ from vernier.operators.kernels.accumulating import accumulate_rows
 from vernier.operators.kernels.aggregating import FIELDS
 from vernier.operators.kernels.following import follow_rows
 from vernier.operators.physical.arrange import exchange_updates
+from vernier.operators.physical.combine import combiner_of
 from vernier.operators.physical.reduce_base import Reduction
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.plan import texts_among
@@ -45,6 +46,7 @@ class Accumulate(Reduction):
         self.texts = texts_among((*op.words, *op.val), self.rows.op.texts)
         self.exchanges = op.exchange and scope.exchange.workers > 1
         self.sample = scope.sample(op.state, self.key_width) if self.exchanges else None
+        self.combiner = combiner_of(op.aggregations, len(op.words), len(op.val), self.texts)
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
         self.layout = np.array(op.slots, np.int64), op.page, op.length
         self.keyed_already = (*op.words, *op.val) == tuple(range(self.rows.op.width))
@@ -75,12 +77,14 @@ class Accumulate(Reduction):
                 return np.ascontiguousarray(keyed)
             data = given if given is not None else np.empty((0, self.rows.op.width + 2), np.int64)
             return key_updates(data, self.words, self.vals, 0)
-        # Only the words that are read travel.
+        # Only the words that are read travel, added up as far as they can be.
         width = len(self.words) + len(self.vals)
         out, at = self.rows.out, self.rows.op.width
         sent = None if out is None else out[:, [*self.words.tolist(), *self.vals.tolist(), at, at + 1]]
         key = np.arange(self.key_width)
-        data = exchange_updates(self.scope, sent, key, width + 2, self.texts, sample=self.sample)
+        data = exchange_updates(
+            self.scope, sent, key, width + 2, self.texts, sample=self.sample, combiner=self.combiner
+        )
         return key_updates(data, key, np.arange(self.key_width, width), 0)
 
 

@@ -32,6 +32,7 @@ TOYS: dict[str, list[str]] = {
     "recursion": ["--nodes", "30", "--edges", "60", "--batches", "10", "--updates", "30", "--programs", "material"],
     "commit": ["--epochs", "6", "--batches", "3", "--updates", "20"],
     "exchange": ["--rounds", "20", "--runs", "1"],
+    "skew": ["--workers", "2", "--updates", "4000", "--epochs", "2"],
     "groups": ["--updates", "300", "--rows", "500", "--epochs", "20", "--turns", "1"],
     "handshake": ["--attempts", "2", "--connections", "2"],
     "stores": ["--edges", "1000", "--epochs", "17", "--batch", "100"],
