@@ -12,8 +12,8 @@ import pytest
 from tests.cluster.hosts import cluster
 from tests.cluster.network import missing
 from tests.live.service import Feeder, wait_for
-from tests.live.test_live import Sampler, check
 from tests.live.truth import Truth
+from tests.live.watched import Sampler, check
 
 PATIENCE = 240.0
 """Seconds that anything may take; never part of a result."""

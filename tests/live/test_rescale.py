@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.live.service import Feeder, Service, wait_for
-from tests.live.test_live import Sampler, check
+from tests.live.service import Service, wait_for
 from tests.live.truth import Truth
+from tests.live.watched import Watched
 from tests.profiles import NIGHTLY
 from tests.sinks.topic import changes, committed
 from vernier.service.cli.main import run
@@ -32,17 +32,12 @@ def test_other_numbers_of_workers_lose_nothing_and_repeat_nothing(
 ) -> None:
     truth, chance = Truth(), random.Random(11)
     with Service(tmp_path, 2) as service:
-        feeder = Feeder(service.bootstrap, 2, 200, 11, truth)
-        feeder.start()
-        wait_for("the first answers", lambda: service.frontier() > 0)
-        sampler = Sampler(service, 11)
-        sampler.start()
+        watched = Watched(service, truth, partitions=2, rate=200, seed=11)
         for workers in PLAIN:
             assert run(["rescale", str(workers), "--url", service.url, "--wait", "120"]) == 0
             assert capsys.readouterr().out == f"{workers} worker{'s' if workers > 1 else ''}\n"
             assert _workers(service) == workers
-            sent = feeder.frontier
-            wait_for("answers go on", lambda: service.frontier() > sent)  # noqa: B023
+            watched.goes_on(f"with {workers} workers")
             assert len(service.processes("worker")) == workers
         assert run(["rescale", "200", "--url", service.url]) == 1
         assert "200 workers refused: Spark can run" in capsys.readouterr().err
@@ -54,15 +49,8 @@ def test_other_numbers_of_workers_lose_nothing_and_repeat_nothing(
                 threading.Event().wait(1.5 * chance.random())
                 service.kill(role, chance)
                 wait_for(f"{workers} workers after the kill of a {role}", lambda: _workers(service) == workers)  # noqa: B023
-                sent = feeder.frontier
-                wait_for("answers go on after it", lambda: service.frontier() > sent)  # noqa: B023
-                assert sampler.failure is None, sampler.failure
-        feeder.stop()
-        end = feeder.frontier
-        wait_for("everything sent is final", lambda: service.frontier() >= end)
-        sampler._keep(service.read(end - 1))
-        assert sampler.finish() >= len(PLAIN) + len(KILLED)
-        check(truth, sampler.samples)
+                watched.goes_on("after it")
+        end = watched.finish(len(PLAIN) + len(KILLED))
         with connect(service.url) as client:
             wait_for("everything is published", lambda: all(_sent(client.sinks(), view) >= end for view in VIEWS))
         wanted: dict[str, Counter[tuple[tuple[int, ...], int]]] = {view: Counter() for view in VIEWS}

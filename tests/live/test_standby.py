@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.live.service import Feeder, Service, wait_for
-from tests.live.test_live import Sampler, check
 from tests.live.truth import Truth
+from tests.live.watched import Sampler, check
 from tests.profiles import NIGHTLY
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.status import standby
