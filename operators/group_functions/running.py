@@ -81,11 +81,14 @@ class RunningSum(OrderedSpec):
 class RunningExtreme(OrderedSpec):
     """The least value of `column`, or the greatest, over all copies up to and including this one. Nulls are left out;
     over only nulls it is null. Values of all types have an order.
+
+    single: no two present rows of a group are equal in the columns of the order.
     """
 
     name: ClassVar[str] = "running_extreme"
     column: str
     greatest: bool
+    single: bool = False
 
     @property
     def title(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.group_functions.ordered import OrderedSpec
+from vernier.operators.group_functions.running import RunningExtreme
 from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.kernels.aggregating import FLAG, KIND, MAX, MIN, WORD, WORDS
 from vernier.operators.language.expr.order import Orders
@@ -78,6 +79,15 @@ def stretches_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Stretches] |
     field = ordered_first(names, val).field(spec.summed)
     flag = field.offset if field.nullable else -1
     return names, Stretches(whole, down, field.value_offset, field.type.words, flag)
+
+
+def directed(spec: RunningExtreme, val: RowType) -> bool:
+    """Whether vals that begin with the columns of the order have that order, or the reverse of it if the first column
+    is descending, and the values that are compared sort as their words do."""
+    if not spec.by or val.field(spec.column).text_words:
+        return False
+    whole = _leading(spec.by, val)
+    return whole == val.width or (spec.single and whole == sum(val.field(name).words for name, _ in spec.by))
 
 
 def _leading(by: Orders, val: RowType) -> int:

@@ -237,3 +237,25 @@ class SessionsOp(StatefulReductionOp):
     most: int
     on: str
     words: Words
+
+
+@dataclass
+class ExtremesOp(StatefulReductionOp):
+    """Rows with running least or greatest values, where time is total. val: words of the arrangement's vals; down: the
+    order of the rows is that of descending vals; column, words, flag: the column whose values are compared (its first
+    word, how many it has, and its null flag or -1); greatest: whether the greatest value is wanted; order: the words of
+    the output, in its order, the extreme being `val`, `val` + 1, …; state: the trace of all records, texts_at the words
+    of its rows at which texts begin."""
+
+    val: int
+    down: bool
+    column: int
+    words: int
+    flag: int
+    greatest: bool
+    order: Words
+    texts_at: Words
+
+    @property
+    def trace_texts(self) -> dict[str, Words]:
+        return super().trace_texts | {self.state: self.texts_at}

@@ -21,6 +21,7 @@ from vernier.operators.group_functions.aggregations import (
 )
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.group_functions.ordered import DenseRank, OrderedSpec, TopK
+from vernier.operators.group_functions.running import RunningExtreme
 from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.language.collection.reductions import CopiesNode, ExistsNode, ReduceNode, ThresholdNode
 from vernier.operators.language.expr.expression import Expr, col
@@ -44,6 +45,7 @@ from vernier.operators.planning.dense_ranks import as_row_numbers
 from vernier.operators.planning.distinct_counts import SHARED, as_count, as_sums, counts_distinct
 from vernier.operators.planning.ends import (
     MOST,
+    directed,
     ends_of_extreme,
     ends_of_order,
     ordered_first,
@@ -59,6 +61,7 @@ from vernier.operators.planning.reduction_ops import (
     AccumulateOp,
     BatchedReduceOp,
     ChosenOp,
+    ExtremesOp,
     OrderedReduceOp,
     Ranks,
     ReduceOp,
@@ -405,6 +408,26 @@ def build_sessions(planner: Planner, node: ReduceNode, spec: Sessions) -> int:
     return _add(planner, op, print_)
 
 
+def build_extremes(planner: Planner, node: ReduceNode, spec: RunningExtreme) -> int:
+    """Running least or greatest values: an arrangement whose vals begin with the columns of the order, and a reduction
+    that follows them with a trace of the records."""
+    key, val = node.key_row, node.val_row
+    arranged, moved, before = _moved(planner, node.input, key, val, [name for name, _ in spec.by])
+    print_ = _wave_print(planner, before, key, val, spec)
+    field, made = moved.field(spec.column), spec.schema(key, moved)
+    state = f"records-{print_[:16]}"
+    op = ExtremesOp(
+        len(planner.ops), planner.scope(node.scope), node.schema.width, spec.title,
+        input=arranged, key=key, total=True, trace=None, val=moved.width, down=spec.by[0][1],
+        column=field.value_offset, words=field.type.words, flag=field.offset if field.nullable else -1,
+        greatest=spec.greatest, order=tuple(int(w) for w in made.index(spec.schema(key, val).names)), state=state,
+        texts_at=(*key.text_words, *(key.width + word for word in moved.text_words)),
+    )  # fmt: skip
+    at = _add(planner, op, print_)
+    planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", key.width, moved.width, 0)
+    return at
+
+
 def build_dense_rank(planner: Planner, node: ReduceNode, spec: DenseRank) -> int:
     """The rows with the numbers of their values, in the order of the node's columns."""
     key, val = node.key_row, node.val_row
@@ -426,6 +449,8 @@ def build_reduce(planner: Planner, node: ReduceNode) -> int:
         return build_dense_rank(planner, node, node.spec)
     if isinstance(node.spec, Sessions) and follows_sessions(node.spec) and node.scope.depth == 0:
         return build_sessions(planner, node, node.spec)
+    if isinstance(node.spec, RunningExtreme) and node.scope.depth == 0 and directed(node.spec, val):
+        return build_extremes(planner, node, node.spec)
     found: tuple[list[str], Surroundings | Stretches] | None = None
     if node.scope.depth == 0:
         found = surroundings_of(node.spec, val) or stretches_of(node.spec, val)

@@ -5,8 +5,9 @@ these sums, and joins the rows with them: rows that are equal in the order have 
 places adds up the rows around each row, of which a change reads no others. With an end that is unbounded it numbers the
 rows, so that each copy has a place, and takes the running sum at the frame's end less the one before its beginning.
 
-Cost of frames with an unbounded end: as the running sum's, the results that change; O(rows of the partition) for min
-and max. Sums of doubles are refused where they would be differences, because these are not exact.
+Cost of frames with an unbounded end: the results that change; O(rows of the partition) for min and max of texts, and in
+orders by texts or in both directions. Sums of doubles are refused where they would be differences, because these are
+not exact.
 """
 
 from __future__ import annotations
@@ -208,8 +209,9 @@ def _extreme(
 
 
 def _running(node: Node, column: str, name: str, by: list[Order], within: Sequence[str], greatest: bool) -> Node:
+    """Running extremes of rows that differ in the columns of the order."""
     order = tuple((str(one.column.column), one.descending) for one in by if one.column.column not in within)
-    made = grouped_by(node, tuple(within), RunningExtreme(order, name, column, greatest))
+    made = grouped_by(node, tuple(within), RunningExtreme(order, name, column, greatest, True))
     return picked(made, [(one, Column(one)) for one in (*node.schema.names, name)])
 
 
