@@ -1,6 +1,7 @@
 """A cluster under events: hosts that die, hang, are cut off, are slow; a store that refuses; brokers that go.
 
     python -m bench.chaos.cluster --events 30 --seed 7
+    python -m bench.chaos.cluster --last 600 --only "executor is"
 
 Needs root: the hosts are network namespaces on this machine (tests/cluster). Three brokers with three copies of each
 topic, Spark's master and two hosts of executors, an S3 server, two hosts with `vernier up --standby`, two with a
@@ -38,7 +39,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from bench.chaos.commits import Commits
-from bench.chaos.events import Event, Injector, Role, deck
+from bench.chaos.events import Event, Injector, Role, deck, each
 from bench.chaos.load import Load
 from bench.chaos.memory import Group, Peaks
 from bench.chaos.outcome import Outcome, Say, published
@@ -323,6 +324,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=30)
     parser.add_argument("--seed", type=int, default=None, help="default: one of chance, which the report names")
     parser.add_argument("--speed", type=float, default=0.4, help="of the load; 1 is some 30 updates a second")
+    parser.add_argument("--last", type=float, default=0.0, metavar="SECONDS", help="each event once, for as long")
     parser.add_argument("--only", default="", help="events whose text has this")
     given = parser.parse_args()
     if why := missing():
@@ -333,7 +335,9 @@ def main() -> int:
         print(f"{time.strftime('%H:%M:%S')} cluster: {text}", file=sys.stderr, flush=True)
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    events = [event for event in deck(seed, given.events) if given.only in str(event)]
+    events = [
+        event for event in (each(given.last) if given.last else deck(seed, given.events)) if given.only in str(event)
+    ]
     say(f"seed {seed}, {len(events)} events: {dict(Counter(event.kind for event in events))}")
     # Not in /tmp: each host has another one.
     folder = Path(tempfile.mkdtemp(prefix="vernier-cluster-", dir="/var/tmp"))

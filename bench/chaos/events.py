@@ -73,6 +73,16 @@ def deck(seed: int, count: int) -> list[Event]:
     return found
 
 
+def each(seconds: float) -> list[Event]:
+    """Each kind once for each role, for as long; executors that are killed are there again when Spark has started
+    them."""
+    return [
+        Event(kind, role, 0.0 if kind == "loses processes" else seconds)
+        for kind, roles in TARGETS.items()
+        for role in roles
+    ]
+
+
 class Injector:
     """Lets events happen to a cluster. find: the host that has a role now."""
 
