@@ -73,6 +73,13 @@ def _planned(
     return compiled(programs, keep_sources=keep_sources, upserts=dict(upserts), push=push)[1]
 
 
+@lru_cache(maxsize=1)
+def state_at(place: BlobLocation) -> StateDirectory:
+    """The state directory of this process. Its first call for a state in an object store takes a second, to load the
+    store's client."""
+    return StateDirectory(place)
+
+
 @dataclass
 class Process:
     """What this process keeps from task to task. short: an epoch used too much memory, so slices are kept short."""
@@ -96,7 +103,7 @@ class Process:
         link = Connection(job.address, job.keys)
         mailbox = Mailbox(job.keys, link.host)
         link.introduce(mailbox.address)
-        process = Process(job, StateDirectory(job.state), mailbox, link)
+        process = Process(job, state_at(job.state), mailbox, link)
         if job.call_seconds is not None:
             process.watch = Watch(job.call_seconds, process.stuck)
         return process

@@ -249,8 +249,9 @@ class Driver:
 
     def _warming(self) -> AbstractContextManager[Warming]:
         """What to do while this driver is a standby."""
-        rehearsal = Rehearsal(tuple(self._bundle.programs), self._topics.ingestion, self._programs.planning)
-        return closing(Warming(self.settings, rehearsal, self._session, self._scratch))
+        settings, ingestion = self.settings, self._topics.ingestion
+        rehearsal = Rehearsal(settings.state.place, tuple(self._bundle.programs), ingestion, self._programs.planning)
+        return closing(Warming(settings, rehearsal, self._session, self._scratch))
 
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
         """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from vernier.storage.errors import StorageError
+
 Buffer = bytes | bytearray | memoryview
 
 TEMPORARY = ".tmp"
@@ -88,6 +90,10 @@ class Blob(Protocol):
 
     def size(self, name: str) -> int | None:
         """A file's size in bytes, None if it does not exist."""
+        ...
+
+    def get_each(self, names: Sequence[str]) -> Sequence[bytes | StorageError]:
+        """The files' bytes, in the order of the names; in place of a file that cannot be read, why."""
         ...
 
     def absent(self, names: Sequence[str]) -> Sequence[str]:

@@ -125,6 +125,16 @@ class LocalBlob:
         except FileMissing:
             return None
 
+    def get_each(self, names: Sequence[str]) -> Sequence[bytes | StorageError]:
+        """The files' bytes."""
+        found = list[bytes | StorageError]()
+        for name in names:
+            try:
+                found.append(self.get(name))
+            except StorageError as problem:
+                found.append(problem)
+        return found
+
     def absent(self, names: Sequence[str]) -> Sequence[str]:
         """Which of these files do not exist."""
         return [name for name in names if self.size(name) is None]

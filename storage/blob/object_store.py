@@ -32,7 +32,10 @@ class Store(Protocol):
         """Raises if the store cannot be used at all, for example if its bucket does not exist."""
         ...
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str, large: bool = False) -> bytes:
+        """An object's bytes. large: it may be worth a second request to read its parts at once."""
+        ...
+
     def put(self, name: str, data: bytes) -> None: ...
 
     def create(self, name: str, data: bytes) -> None:
@@ -128,11 +131,15 @@ class ObjectBlob:
         data = self._do("read", name, self._store.read, name)
         return data[start : None if length is None else start + length]
 
+    def get_each(self, names: Sequence[str]) -> Sequence[bytes | StorageError]:
+        """The objects' bytes, `_AT_ONCE` requests at a time."""
+        return self._at_once_each(self._get_or_error, names)
+
     def map(self, name: str) -> memoryview:
         """An immutable object's bytes, by mmap of its local copy."""
         if self._cache is None:
-            return memoryview(bytearray(self.get(name)))
-        return self._cache.map(name, lambda: self.get(name))
+            return memoryview(bytearray(self._get_large(name)))
+        return self._cache.map(name, lambda: self._get_large(name))
 
     def size(self, name: str) -> int | None:
         """An object's size in bytes, None if it does not exist."""
@@ -144,10 +151,8 @@ class ObjectBlob:
     def absent(self, names: Sequence[str]) -> Sequence[str]:
         """Which of these objects do not exist: `_AT_ONCE` requests at a time, because an epoch has a segment for each
         worker."""
-        if len(names) <= 1 or not self._at_once:
-            return [name for name in names if self.size(name) is None]
-        with ThreadPoolExecutor(min(_AT_ONCE, len(names)), "vernier-absent") as threads:
-            return [name for name, size in zip(names, threads.map(self.size, names), strict=True) if size is None]
+        sizes = self._at_once_each(self.size, names)
+        return [name for name, size in zip(names, sizes, strict=True) if size is None]
 
     def list(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
@@ -180,6 +185,21 @@ class ObjectBlob:
         """The claims in a folder that are alive."""
         return self.claims.present(folder)
 
+    def _get_large(self, name: str) -> bytes:
+        return self._do("read", name, self._store.read, name, True)
+
+    def _get_or_error(self, name: str) -> bytes | StorageError:
+        try:
+            return self.get(name)
+        except StorageError as problem:
+            return problem
+
+    def _at_once_each(self, call: Callable[[str], Result], names: Sequence[str]) -> Sequence[Result]:
+        if len(names) <= 1 or not self._at_once:
+            return [call(name) for name in names]
+        with ThreadPoolExecutor(min(_AT_ONCE, len(names)), "vernier-objects") as threads:
+            return list(threads.map(call, names))
+
     def _do(self, operation: str, name: str, call: Callable[..., Result], *args: object) -> Result:
         try:
             return call(*args)
@@ -194,6 +214,7 @@ class FsspecStore:
         self.uri = uri
         self._process = 0
         self._made: Any = None
+        self._in_parts = False
         self._root = ""
         self._open()
 
@@ -206,9 +227,12 @@ class FsspecStore:
             elif not fs.exists(root.partition("/")[0]):
                 raise OSError(f"there is no bucket {root.partition('/')[0]}")
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, large: bool = False) -> bytes:
         with _errors_of_the_system():
-            data: bytes = self._open().cat_file(self._full(name))
+            fs = self._open()
+            # s3fs asks for the size of an object first, unless it must not read parts of it at once.
+            options = {"max_concurrency": 1} if self._in_parts and not large else {}
+            data: bytes = fs.cat_file(self._full(name), **options)
             return data
 
     def put(self, name: str, data: bytes) -> None:
@@ -252,6 +276,8 @@ class FsspecStore:
             except (ImportError, ValueError, OSError) as problem:
                 raise NoFileSystem(uri=self.uri, problem=str(problem).splitlines()[0].lower()) from problem
             self._root = root.rstrip("/")
+            reads = getattr(type(self._made), "_cat_file", None)
+            self._in_parts = reads is not None and "max_concurrency" in inspect.signature(reads).parameters
             self._process = os.getpid()
         return self._made
 

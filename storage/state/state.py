@@ -273,11 +273,15 @@ class StateDirectory:
 
     def manifest(self, epoch: int) -> Manifest:
         """The manifest of an epoch. Raises EpochGone, Damaged, UnknownFormat."""
-        name = manifest_file(epoch)
         try:
-            data = self._blob.get(name)
+            data = self._blob.get(manifest_file(epoch))
         except FileMissing:
             raise EpochGone(path=self.path, epoch=epoch, latest=self.head()) from None
+        return self._manifest(epoch, data)
+
+    def _manifest(self, epoch: int, data: bytes) -> Manifest:
+        """The manifest of an epoch that a file contains. Raises EpochGone, Damaged, UnknownFormat."""
+        name = manifest_file(epoch)
         found = decode_manifest(name, data)
         if found.epoch != epoch:
             raise Damaged(kind="manifest", name=name, problem=f"is of epoch {found.epoch}, expected {epoch}")
@@ -358,9 +362,12 @@ class StateDirectory:
         self._newest = None
         self._garbage.restore()
         there = frozenset(self._blob.list(segment.FOLDER))
-        for epoch in reversed(self.epochs()):
+        epochs = self.epochs()[::-1]
+        for epoch, data in zip(epochs, self._blob.get_each([*map(manifest_file, epochs)]), strict=True):
             try:
-                found = self.manifest(epoch)
+                if isinstance(data, StorageError):
+                    raise data
+                found = self._manifest(epoch, data)
                 if self._newest is None:
                     self._check_segments(found, there)
             except UnknownFormat:

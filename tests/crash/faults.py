@@ -198,8 +198,8 @@ class FaultyStore(Faults):
     def ready(self) -> None:
         self.strike("ready", "", self._inner.ready)
 
-    def read(self, name: str) -> bytes:
-        return self.strike("read", name, self._inner.read, name)
+    def read(self, name: str, large: bool = False) -> bytes:
+        return self.strike("read", name, self._inner.read, name, large)
 
     def put(self, name: str, data: bytes) -> None:
         self.strike("put", name, self._inner.put, name, data)

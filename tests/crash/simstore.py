@@ -14,7 +14,7 @@ class SimStore:
     def ready(self) -> None:
         pass
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, large: bool = False) -> bytes:
         if name not in self.objects:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         return self.objects[name]

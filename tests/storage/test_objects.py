@@ -66,7 +66,7 @@ class Dark(SimStore):
     def create(self, name: str, data: bytes) -> None:
         raise OSError(errno.EIO, "")
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, large: bool = False) -> bytes:
         raise OSError("timed out")
 
 
