@@ -6,6 +6,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -268,6 +269,34 @@ def test_large_objects_and_odd_names(uri: str, tmp_path: Path) -> None:
     assert blob.size("epochs/none") is None
     blob.delete("epochs/none")
     assert blob.list("none") == []
+
+
+def test_a_small_object_takes_one_request(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(uri, tmp_path).put("epochs/one", [b"a manifest"])
+    store = FsspecStore(uri)
+    client, calls = store._open(), list[str]()
+    call = client._call_s3
+
+    async def counted(method: str, *args: Any, **options: Any) -> Any:
+        calls.append(method)
+        return await call(method, *args, **options)
+
+    monkeypatch.setattr(client, "_call_s3", counted)
+    assert store.read("epochs/one") == b"a manifest"
+    assert calls == ["get_object"]
+    assert store.read("epochs/one", large=True) == b"a manifest"
+    assert calls == ["get_object", "head_object", "get_object"]
+
+
+def test_many_objects_are_read_at_once_and_each_tells_its_own_error(uri: str, tmp_path: Path) -> None:
+    for blob in (opened(uri, tmp_path), opened(str(tmp_path / "state"), tmp_path)):
+        blob.prepare(["epochs"])
+        for number in range(40):
+            blob.put(f"epochs/{number}", [b"%d" % number])
+        found = blob.get_each([f"epochs/{number}" for number in range(41)])
+        assert found[:40] == [b"%d" % number for number in range(40)]
+        assert isinstance(found[40], FileMissing)
+        assert blob.get_each([]) == []
 
 
 def test_two_processes_and_a_crash(uri: str, server: dict[str, str], tmp_path: Path) -> None:
