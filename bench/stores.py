@@ -77,9 +77,11 @@ class Counted(FsspecStore):
             self.received += received
             self.merged += merged
 
-    def read(self, name: str) -> bytes:
-        data = super().read(name)
+    def read(self, name: str, large: bool = False) -> bytes:
+        data = super().read(name, large)
         self._count("get", received=len(data))
+        if large:
+            self._count("head")
         return data
 
     def put(self, name: str, data: bytes) -> None:
