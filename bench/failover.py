@@ -8,10 +8,11 @@ ended: it waits until the owner has been silent for `state.lock_ms`, as on anoth
 frees the lock.
 
 A pause is the longest time between two commits seen over HTTP, from the kill to a commit that has updates sent a second
-after it. `first`: seconds from the kill to the first new commit; `stages`: the standby's own account of them, from the
-lock on. `said`: seconds until /readyz names a reason. In the end all answers are compared with a recomputation. One
-JSON line: pauses in order, their median and the longest; `stolen`: the share of the processors' time that the
-hypervisor gave to others.
+after it, and, with executors, to eight seconds after another one has started, so that its first tasks are in it. A
+standby is one that has warmed up. `first`: seconds from the kill to the first new commit; `stages`: the standby's own
+account of them, from the lock on. `said`: seconds until /readyz names a reason. In the end all answers are compared
+with a recomputation. One JSON line: pauses in order, their median and the longest; `stolen`: the share of the
+processors' time that the hypervisor gave to others.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ PATIENCE = 400.0
 _NEW_HOST_NAME, _NEW_MOUNTS = 0x04000000, 0x00020000  # CLONE_NEWUTS, CLONE_NEWNS of sched.h
 _BIND, _PRIVATE = 0x1000, 0x44000  # MS_BIND, MS_PRIVATE | MS_REC of mount.h
 WARM_SECONDS = 8
-"""Seconds of epochs before each kill."""
+"""Seconds of epochs before each kill, and with a new executor after it."""
+LOOK_SECONDS = 0.5
+_WARM = "micro-batches to warm up"
+"""What a standby's log says when Spark is warm."""
 
 
 def executors(service: Service) -> list[psutil.Process]:
@@ -73,12 +77,12 @@ def another_machine(folder: Path) -> Callable[[], None]:
     return enter
 
 
-def pause(service: Service) -> dict[str, Any]:
-    """Watch a service after a kill, until it has committed what was sent a second later."""
+def pause(service: Service, over: Callable[[], bool] = lambda: True) -> dict[str, Any]:
+    """Watch a service after a kill, until it has committed what was sent a second later and `over` is true."""
     began, killed_ns = time.monotonic(), time.time_ns()
     last, longest, said, first = service.frontier(), 0.0, 0.0, 0.0
     seen = began
-    while last < killed_ns + 10**9:
+    while last < killed_ns + 10**9 or not over():
         if time.monotonic() > began + 300:
             raise SystemExit("bench: no commit within 300 s")
         if not said:
@@ -92,6 +96,21 @@ def pause(service: Service) -> dict[str, Any]:
             first = first or now - began
         time.sleep(0.02)
     return {"pause_s": round(longest, 2), "said_s": round(said, 2), "first_s": round(first, 2)}
+
+
+def replaced(service: Service, count: int) -> Callable[[], bool]:
+    """Whether as many executors as that have been there for a while, at each call."""
+    since = looked = 0.0
+
+    def asked() -> bool:
+        nonlocal since, looked
+        now = time.monotonic()
+        if not since and now > looked + LOOK_SECONDS:
+            looked = now
+            since = now if len(executors(service)) >= count else 0.0
+        return bool(since) and now > since + WARM_SECONDS
+
+    return asked
 
 
 def stages(service: Service) -> dict[str, float]:
@@ -117,9 +136,10 @@ def executor(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
         feeder.start()
         for _ in range(args.kills):
             warm(service)
-            victim = executors(service)[0]
-            os.kill(victim.pid, signal.SIGKILL)
-            found.append(pause(service))
+            there = executors(service)
+            there[0].kill()
+            there[0].wait(10)
+            found.append(pause(service, replaced(service, len(there))))
         finish(service, feeder, truth)
     return found
 
@@ -150,7 +170,9 @@ def driver(folder: Path, args: argparse.Namespace, state: str) -> list[dict[str,
             warm(active)
             waiting = stack.enter_context(service(number))
             blob = BlobLocation.of(state).open()
-            wait_for("the other one stands by", lambda blob=blob: standby.living(blob))
+            wait_for("the other one stands by", lambda blob=blob: standby.living(blob), PATIENCE)
+            log = waiting.folder / "logs" / "driver.log"
+            wait_for("it is warm", lambda log=log: _WARM in log.read_text("utf-8", errors="replace"), PATIENCE)
             warm(waiting)
             family = [process for process, _ in active.family()]
             for process in family:

@@ -24,7 +24,6 @@ from bench.record import tell
 from vernier import col
 from vernier.operators.engine.worker import Worker
 from vernier.operators.group_functions.frames import FrameSums
-from vernier.operators.group_functions.running import RunningExtreme
 from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.language.collection.ordering import grouped_by
 from vernier.operators.planning.planner import compile_app
@@ -135,12 +134,6 @@ def _session_starts(readings: Rows) -> Rows:
     return readings._of(grouped_by(readings.node, ("group",), Sessions("value", 10, ends=False)))
 
 
-def _running_max(readings: Rows) -> Rows:
-    """Each row with the greatest id up to it."""
-    spec = RunningExtreme((("value", False),), "x", "id", True)
-    return readings._of(grouped_by(readings.node, ("group",), spec))
-
-
 @dataclass(frozen=True)
 class One:
     """A view of a group of which one row changes. changes: how many rows of the view each change adds and retracts.
@@ -176,7 +169,11 @@ ONE: dict[str, One] = {
         "BOTTOM",
         value=lambda ids, at: int(ids[at:].sum()),
     ),
-    "running_max": One(_running_max, _AFTER, value=lambda ids, at: int(ids[: at + 1].max())),
+    "running_max": One(
+        lambda rows: rows.running_max("id", by="value", within="group", name="x"),
+        _AFTER,
+        value=lambda ids, at: int(ids[: at + 1].max()),
+    ),
     "row_number": One(
         lambda rows: rows.row_number(by="value", within="group", name="x"), _AFTER, value=lambda ids, at: at + 1
     ),

@@ -88,7 +88,7 @@ class Runner:
 
 def engine_of(plan: Plan, workers: int, threads: bool) -> Engine:
     """The local engine with a number of workers."""
-    return LocalEngine(plan, workers) if threads or workers == 1 else ForkedWorkers(plan, workers)
+    return LocalEngine(plan, workers, ordered=False) if threads or workers == 1 else ForkedWorkers(plan, workers)
 
 
 def warm(name: str) -> None:

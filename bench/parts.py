@@ -156,15 +156,21 @@ def stages(tasks: Sequence[int], turns: int) -> dict[str, float]:
     return found
 
 
+def ring(turns: int) -> dict[str, float]:
+    """A call between two processes of one host, by memory: seconds, and seconds a byte."""
+    small, large = 64, 1 << 20
+    found = calls(Keys.plain(), 200 * turns, [small, large])
+    return {"call_s": found[0], "byte_s": (found[1] - found[0]) / large}
+
+
 def measure(turns: int, tasks: Sequence[int], sizes: Sequence[int]) -> dict[str, Any]:
     """The parts, in seconds and bytes."""
     small, large = 64, 1 << 20
-    rings = calls(Keys.plain(), 200 * turns, [small, large])
     sealed = Keys.sealed("a certificate")  # as between hosts
     wires = calls(sealed, 100 * turns, [small, large], rings=False)
     send, receive = messages(sealed, 2000 * turns)
     return {
-        "ring": {"call_s": rings[0], "byte_s": (rings[1] - rings[0]) / large},
+        "ring": ring(turns),
         "wire": {
             "call_s": wires[0],
             "send_s": send,

@@ -1,7 +1,8 @@
 """What an epoch costs on many workers: measured parts, put together by a simulation.
 
     python -m bench.scale --measure     measure the parts on this machine, into bench/results/scale.json
-    python -m bench.scale --check       predict two workers of this machine, run them, and compare: within 15 %
+    python -m bench.scale --check       predict two workers of this machine, run them, and compare: within 15 %; what a
+                                        call of the exchange costs is measured in the same run
     python -m bench.scale               from the measured parts: 2, 8, 64 and 512 workers
 
 *The dataflow.* All workers of a program run in one process and take turns, one at a time, so the CPU time of each
@@ -34,7 +35,7 @@ import numpy as np
 
 import vernier as vn
 from bench import programs
-from bench.parts import measure
+from bench.parts import measure, ring
 from bench.record import ROOT, tell
 from bench.stream import Stream, random_graph
 from bench.turns import InTurns, Wire, baton, replay
@@ -169,10 +170,10 @@ def forked(case: Case, workers: int, count: int) -> float:
         engine.close()
 
 
-def ring(parts: dict[str, Any]) -> Wire:
+def by_memory(measured: dict[str, float]) -> Wire:
     """Two workers of one host."""
-    call = parts["ring"]["call_s"]
-    return Wire(call / 3, call / 3, parts["ring"]["byte_s"], call / 3)
+    call = measured["call_s"]
+    return Wire(call / 3, call / 3, measured["byte_s"], call / 3)
 
 
 def wire(parts: dict[str, Any], latency: float) -> Wire:
@@ -180,17 +181,19 @@ def wire(parts: dict[str, Any], latency: float) -> Wire:
     return Wire(parts["wire"]["send_s"], parts["wire"]["receive_s"], parts["wire"]["byte_s"], latency)
 
 
-def check(parts: dict[str, Any], names: Sequence[str], epochs: int) -> dict[str, float]:
-    """Two workers of this machine, predicted and run. Predicted / run, by case."""
+def check(names: Sequence[str], epochs: int, turns: int) -> dict[str, float]:
+    """Two workers of this machine, predicted and run, with a call of the exchange as it is now. Predicted / run, by
+    case."""
     found: dict[str, float] = {}
     for name in names:
-        case = CASES[name]
-        one = predicted(case, 1, ring(parts), epochs)["seconds"]
+        case, measured = CASES[name], ring(turns)
+        wire = by_memory(measured)
+        one = predicted(case, 1, wire, epochs)["seconds"]
         parent = max(0.0, forked(case, 1, epochs) - one)
-        said = predicted(case, 2, ring(parts), epochs)["seconds"] + parent
+        said = predicted(case, 2, wire, epochs)["seconds"] + parent
         run = forked(case, 2, epochs)
         found |= {f"{name}_predicted_ms": said * 1e3, f"{name}_run_ms": run * 1e3, f"{name}_ratio": said / run}
-        found[f"{name}_one_ms"] = (one + parent) * 1e3
+        found |= {f"{name}_one_ms": (one + parent) * 1e3, f"{name}_call_ms": measured["call_s"] * 1e3}
     return found
 
 
@@ -274,7 +277,7 @@ def main() -> int:
         parts = measure(args.turns, tasks, sorted({2, min(64, biggest), biggest}))
         tell(parts | {"load": round(os.getloadavg()[0], 1)}, key="measured")
     if args.check:
-        found = check(kept(), names, args.epochs)
+        found = check(names, args.epochs, args.turns)
         tell(
             {key: round(value, 3) for key, value in found.items()} | {"load": round(os.getloadavg()[0], 1)}, key="check"
         )

@@ -42,7 +42,10 @@ class Table:
 
 
 class Turn:
-    """One worker's exchange: it passes the baton on with each call, and has it back when all have made the call."""
+    """One worker's exchange: it passes the baton on with each call and has it back when all have called. No lanes:
+    kernels would wait for workers that are not running."""
+
+    lanes = None
 
     def __init__(self, table: Table, index: int) -> None:
         self.workers, self.index = len(table.turns), index

@@ -1,18 +1,21 @@
 """A cluster under events: hosts that die, hang, are cut off, are slow; a store that refuses; brokers that go.
 
     python -m bench.chaos.cluster --events 30 --seed 7
-    python -m bench.chaos.cluster --last 600 --only "executor is"
+    python -m bench.chaos.cluster --last 600 --journal FILE --most 1
 
 Needs root: the hosts are network namespaces on this machine (tests/cluster). Three brokers with three copies of each
-topic, Spark's master and two hosts of executors, an S3 server, two hosts with `vernier up --standby`, two with a
+topic, Spark's master and two hosts of executors, an S3 server, two hosts with `vernier up --standby`, three with a
 sidecar. They run bench/chaos/program.py (nested loops, text keys, all formats) under its load; answers are sampled from
 all sidecars while random events happen, one after another. Each ends after 6 to 28 s, and the next one begins when
-answers have gone on and what was lost is there again.
+answers have gone on and what was lost is there again. With `--last`, each event lasts that long, and those of sidecars
+and standbys happen beside others (bench/chaos/events.py). The journal has a line for each event whose run was right in
+the end; the next run leaves them out.
 
 For each event a line says how long it took from its beginning to the first commit with data that was sent after it,
-and the longest time between two commits. In the end every sample, output topic and dead letter is compared with a
-recomputation from the messages in the input topics. The report is one line of JSON. The exit status is 1 when
-something is wrong; then the folder with the hosts' logs stays.
+and the longest time between two commits. `unsaid_s`: the longest time, beyond the first five seconds after a commit, in
+which no sidecar that could be reached had /readyz say 503, so that nothing said what was waited for. In the end every
+sample, output topic and dead letter is compared with a recomputation from the messages in the input topics. The report
+is one line of JSON. The exit status is 1 when something is wrong; then the folder with the hosts' logs stays.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +42,8 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from bench.chaos.commits import Commits
-from bench.chaos.events import Event, Injector, Role, deck, each
+from bench.chaos.commits import Commits, Told
+from bench.chaos.events import Event, Injector, Role, deck, groups
 from bench.chaos.load import Load
 from bench.chaos.memory import Group, Peaks
 from bench.chaos.outcome import Outcome, Say, published
@@ -61,7 +65,7 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 EXECUTORS = {"executor-1": 6, "executor-2": 6}
 """More cores than the machine has: Spark counts them, and a driver that is cut off keeps its own for a while."""
 DRIVERS = ("driver-1", "driver-2")
-SIDECARS = ("sidecar-1", "sidecar-2")
+SIDECARS = ("sidecar-1", "sidecar-2", "sidecar-3")
 STATE = f"s3://{BUCKET}/cluster"
 PATIENCE = 600.0
 """Seconds that a start may take on a busy machine."""
@@ -157,27 +161,38 @@ class Run:
         wait_for("the first answers", lambda: self.watch.frontier > 0 or self._sound(), PATIENCE)
         self.load.poisoning.set()
 
-    def happen(self, number: int, event: Event) -> None:
-        """Wait until all is there, let an event happen, wait until answers go on."""
+    def happen(self, number: int, events: Sequence[Event]) -> None:
+        """Wait until all is there, let events happen at once, wait until answers go on."""
         wait_for("the cluster is whole again", lambda: self._whole() or self._sound(), PATIENCE)
+        what = ", ".join(map(str, events))
         began, began_ns = time.monotonic(), time.time_ns()
-        host = self.injector.do(event)
+        told = Told(self.commits)
+        told.start()
+        hosts = self.injector.do(events)
         ended, ended_ns = time.monotonic(), time.time_ns()
         later = lambda since: self.commits.first(since) or self._sound()  # noqa: E731
-        wait_for(f"commits go on after {event}", lambda: later(ended_ns), RECOVERY_SECONDS)
+        wait_for(f"commits go on after {what}", lambda: later(ended_ns), RECOVERY_SECONDS)
         at, _ = later(began_ns)
+        back, _ = later(ended_ns)
         pause = self.commits.longest(began, time.monotonic())
-        row = {
-            "kind": event.kind,
-            "role": event.role,
-            "host": host,
-            "lasted_s": round(ended - began, 1),
-            "next_commit_s": round(at - began, 1),
-            "pause_s": round(pause, 1),
-        }
-        self.report.rows.append(row)
+        told.finish()
+        for event, host in zip(events, hosts, strict=True):
+            row = {
+                "kind": event.kind,
+                "role": event.role,
+                "host": host,
+                "lasted_s": round(ended - began, 1),
+                "next_commit_s": round(at - began, 1),
+                "pause_s": round(pause, 1),
+                "back_s": round(max(0.0, back - ended), 1),
+                "unsaid_s": round(told.unsaid, 1),
+                "said": told.reasons,
+            }
+            self.report.rows.append(row)
         self.say(
-            f"{number:2}. {event} ({host}): next commit after {at - began:.1f} s, longest pause {pause:.1f} s "
+            f"{number:2}. {what} ({', '.join(hosts)}): "
+            f"next commit after {at - began:.1f} s, longest pause {pause:.1f} s, "
+            f"again {max(0.0, back - ended):.1f} s after the end, {told.unsaid:.1f} s without a word "
             f"({len(self.watch.samples)} samples, {self.load.sent} messages, epoch {self.commits.epoch})"
         )
 
@@ -258,7 +273,7 @@ class Run:
         return False
 
 
-def run(events: list[Event], seed: int, speed: float, say: Say, folder: Path) -> Report:
+def run(events: Sequence[Sequence[Event]], seed: int, speed: float, say: Say, folder: Path) -> Report:
     """Run everything. Errors are in the report."""
     report = Report(seed)
     shutil.copyfile(PROGRAM, folder / PROGRAM.name)
@@ -277,8 +292,8 @@ def run(events: list[Event], seed: int, speed: float, say: Say, folder: Path) ->
             stack.callback(one.close)
             one.start()
             say(f"answers after {time.monotonic() - began:.0f} s")
-            for number, event in enumerate(events, 1):
-                one.happen(number, event)
+            for number, group in enumerate(events, 1):
+                one.happen(number, group)
             report.numbers["seconds"] = round(time.monotonic() - began)
             outcome = one.finish(one.services[0].config)
         updates = outcome.compare(one.watch, report.findings, say)
@@ -316,6 +331,18 @@ def table(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     }
 
 
+def lasting(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """What happened while events lasted, and after them."""
+    names = ("lasted_s", "pause_s", "back_s", "unsaid_s")
+    return {
+        "head": ["event", "lasted, s", "longest pause, s", "commits after its end, s", "without a word, s"],
+        "rows": [
+            [f"{row['role']} {row['kind']}", *(str(row[name]) for name in names)]
+            for row in sorted(rows, key=lambda row: (row["role"], row["kind"]))
+        ],
+    }
+
+
 def main() -> int:
     """Read the arguments, run, print."""
     parser = argparse.ArgumentParser(
@@ -325,7 +352,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: one of chance, which the report names")
     parser.add_argument("--speed", type=float, default=0.4, help="of the load; 1 is some 30 updates a second")
     parser.add_argument("--last", type=float, default=0.0, metavar="SECONDS", help="each event once, for as long")
-    parser.add_argument("--only", default="", help="events whose text has this")
+    parser.add_argument("--only", default="", help="events whose text has this, with those beside them")
+    parser.add_argument("--most", type=int, default=None, help="how many events, or groups of them, at most")
+    parser.add_argument(
+        "--journal", type=Path, default=None, metavar="FILE", help="events that were right, a line each"
+    )
     given = parser.parse_args()
     if why := missing():
         raise SystemExit(f"bench: {why}")
@@ -335,16 +366,29 @@ def main() -> int:
         print(f"{time.strftime('%H:%M:%S')} cluster: {text}", file=sys.stderr, flush=True)
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    events = [
-        event for event in (each(given.last) if given.last else deck(seed, given.events)) if given.only in str(event)
-    ]
-    say(f"seed {seed}, {len(events)} events: {dict(Counter(event.kind for event in events))}")
+    journal = [json.loads(line) for line in given.journal.open()] if given.journal and given.journal.exists() else []
+    events = (
+        groups(given.last, [(row["kind"], row["role"]) for row in journal])
+        if given.last
+        else [(event,) for event in deck(seed, given.events)]
+    )
+    events = [group for group in events if any(given.only in str(one) for one in group)][: given.most]
+    said = Counter(event.kind for group in events for event in group)
+    say(f"seed {seed}, {sum(said.values())} events in {len(events)} turns: {dict(said)}")
     # Not in /tmp: each host has another one.
     folder = Path(tempfile.mkdtemp(prefix="vernier-cluster-", dir="/var/tmp"))
     report = run(events, seed, given.speed, say, folder)
     text = json.dumps(report.to_json())
     print(text, flush=True)
-    record(json.loads(text), tables={"events": table(report.rows)})
+    if given.journal is None:
+        record(json.loads(text), key=f"events-{seed}", tables={"events": table(report.rows)})
+    elif not report.findings.wrong:
+        load = round(os.getloadavg()[0], 1)
+        journal += [
+            row | {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": load} for row in report.rows
+        ]
+        given.journal.write_text("".join(json.dumps(row) + "\n" for row in journal))
+        record({"seconds": given.last, "rows": journal}, key="lasting", tables={"lasting": lasting(journal)})
     for problem in report.findings.wrong:
         say(f"WRONG: {problem}")
     if report.findings.wrong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from bisect import bisect_left
@@ -12,6 +13,10 @@ import httpx
 
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 2.0
+PAUSE_SECONDS = 5.0
+"""A pause that is shorter needs no explanation."""
+MOST_REASONS = 8
+_NUMBER = re.compile(r"\d[\d.]*")
 
 
 class Commits:
@@ -52,6 +57,12 @@ class Commits:
             times = self._times[max(0, low - 1) : high + 1]
         return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
 
+    @property
+    def age(self) -> float:
+        """Seconds since the last commit was seen; 0 if there was none."""
+        with self._lock:
+            return time.monotonic() - self._times[-1] if self._times else 0.0
+
     def _follow(self, url: str) -> None:
         with httpx.Client(timeout=ANSWER_SECONDS) as client:
             while not self.stopped.wait(POLL_SECONDS):
@@ -71,3 +82,43 @@ class Commits:
             self.epoch, self.newest = epoch, int(upper[0])
             self._times.append(now)
             self._frontiers.append(int(upper[0]))
+
+
+class Told(threading.Thread):
+    """Whether the service says why it makes no commits: asks all its sidecars for /readyz during a pause.
+
+    unsaid: the longest time without a commit and without a reason, beyond `PAUSE_SECONDS`; reasons: those that were
+    given, each once, with N for its numbers.
+    """
+
+    def __init__(self, commits: Commits) -> None:
+        super().__init__(name="told", daemon=True)
+        self.unsaid = 0.0
+        self.reasons: list[str] = []
+        self._commits, self._ended = commits, threading.Event()
+
+    def run(self) -> None:
+        """Look until `finish`."""
+        heard = time.monotonic()
+        while not self._ended.wait(POLL_SECONDS):
+            now = time.monotonic()
+            if self._commits.age < PAUSE_SECONDS or self._reason():
+                heard = now
+            self.unsaid = max(self.unsaid, now - heard)
+
+    def finish(self) -> None:
+        """End."""
+        self._ended.set()
+        self.join()
+
+    def _reason(self) -> bool:
+        for url in self._commits.answering:
+            with contextlib.suppress(httpx.HTTPError, ValueError):
+                answer = httpx.get(f"{url}/readyz", timeout=ANSWER_SECONDS / 2)
+                if answer.status_code == 503:
+                    for one in answer.json().get("laggards", []):
+                        reason = _NUMBER.sub("N", f"{one.get('laggard')}: {one.get('why')}".partition(";")[0])
+                        if reason not in self.reasons and len(self.reasons) < MOST_REASONS:
+                            self.reasons.append(reason)
+                    return True
+        return False

@@ -6,7 +6,8 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import cycle
@@ -83,45 +84,87 @@ def each(seconds: float) -> list[Event]:
     ]
 
 
+BESIDE: dict[Role, tuple[Role, ...]] = {
+    "sidecar": ("driver", "executor", "broker", "master"),
+    "standby": ("executor", "master"),
+}
+"""Events that may last while those of other roles do, because neither has to do with the other: a sidecar only reads
+the store, and a standby waits."""
+_BESIDE_AT_ONCE: dict[Role, int] = {"sidecar": 2, "standby": 1}
+INSTANT = frozenset({"loses processes"})
+
+
+def groups(seconds: float, done: Sequence[tuple[Kind, Role]] = ()) -> list[tuple[Event, ...]]:
+    """Each kind once for each role, for as long, except those that are done; those in one group at once. The first
+    groups have as many kinds and roles as there are. Only one event of a group is of a host that epochs need."""
+    left = [one for one in each(seconds) if (one.kind, one.role) not in done and one.kind not in INSTANT]
+    beside = {role: [one for one in left if one.role == role] for role in BESIDE}
+    main = [one for one in left if one.role not in BESIDE]
+    used: Counter[str] = Counter(text for pair in done for text in pair)
+    found: list[tuple[Event, ...]] = []
+    while main:
+        first = min(main, key=lambda one: used[one.kind] + used[one.role])
+        main.remove(first)
+        group = [first]
+        for role, others in beside.items():
+            if first.role in BESIDE[role]:
+                group += others[: _BESIDE_AT_ONCE[role]]
+                del others[: _BESIDE_AT_ONCE[role]]
+        used.update(text for one in group for text in (one.kind, one.role))
+        found.append(tuple(group))
+    return found + [(one,) for others in beside.values() for one in others]
+
+
 class Injector:
     """Lets events happen to a cluster. find: the host that has a role now."""
 
     def __init__(self, made: Cluster, find: Callable[[Role], str], chance: random.Random) -> None:
         self._made, self._find, self._chance = made, find, chance
 
-    def do(self, event: Event) -> str:
-        """Begin, wait, end. Returns the host that it happened to."""
-        name = self._find(event.role)
-        host = self._made.machines[name].host
+    def do(self, events: Sequence[Event]) -> list[str]:
+        """Begin all of them, wait for the longest, end them. Returns the hosts that they happened to."""
+        names: list[str] = []
         with ExitStack() as end:
-            match event.kind:
-                case "dies":
-                    self._die(host)
-                    end.callback(self._made.boot, name)
-                case "hangs":
-                    host.signal(signal.SIGSTOP)
-                    end.callback(host.signal, signal.SIGCONT)
-                case "is cut off":
-                    host.cut()
-                    end.callback(host.heal)
-                case "is mute":
-                    end.callback(host.hear_and_speak)
-                    host.mute()
-                case "is deaf":
-                    end.callback(host.hear_and_speak)
-                    host.deafen()
-                case "is slow":
-                    end.callback(host.renew)
-                    host.wear("--delay-ms", "50", "--reset-seconds", "2", "--seed", str(self._chance.randrange(1000)))
-                case "refuses":
-                    path = host.folder / "tmp" / "trouble"
-                    trouble = Trouble(self._chance.choice((0.3, 1.0)), self._chance.random() < 0.5)
-                    trouble.write(path)
-                    end.callback(path.unlink)
-                case "loses processes":
-                    self._kill(self._executors() if event.role == "executors" else [name])
-            time.sleep(event.seconds)
-        return name
+            for event in events:
+                name = wait_for("a host of its own", lambda role=event.role: self._free(role, names))
+                names.append(name)
+                self._begin(event, name, end)
+            time.sleep(max(event.seconds for event in events))
+        return names
+
+    def _free(self, role: Role, taken: Sequence[str]) -> str:
+        """A host that has the role and no event; empty if this look has not found one."""
+        name = self._find(role)
+        return "" if name in taken else name
+
+    def _begin(self, event: Event, name: str, end: ExitStack) -> None:
+        host = self._made.machines[name].host
+        match event.kind:
+            case "dies":
+                self._die(host)
+                end.callback(self._made.boot, name)
+            case "hangs":
+                host.signal(signal.SIGSTOP)
+                end.callback(host.signal, signal.SIGCONT)
+            case "is cut off":
+                host.cut()
+                end.callback(host.heal)
+            case "is mute":
+                end.callback(host.hear_and_speak)
+                host.mute()
+            case "is deaf":
+                end.callback(host.hear_and_speak)
+                host.deafen()
+            case "is slow":
+                end.callback(host.renew)
+                host.wear("--delay-ms", "50", "--reset-seconds", "2", "--seed", str(self._chance.randrange(1000)))
+            case "refuses":
+                path = host.folder / "tmp" / "trouble"
+                trouble = Trouble(self._chance.choice((0.3, 1.0)), self._chance.random() < 0.5)
+                trouble.write(path)
+                end.callback(path.unlink)
+            case "loses processes":
+                self._kill(self._executors() if event.role == "executors" else [name])
 
     def _die(self, host: Host) -> None:
         there = host.processes()

@@ -1,15 +1,17 @@
 """Interpreter: runs small slices of a plan in one kernel call (operators/kernels/interpreting.py).
 
-A slice runs here whole or not at all. If the kernel gives up, for example because a number overflows, a loop does not
-settle or a step is large, nothing of the run remains, and the worker runs the slice step by step, with the same result
-or the proper error. After slices that gave up, the interpreter pauses for a growing number of slices.
+With several workers each runs its own kernel call, and the kernels exchange rows with one another
+(operators/kernels/lanes.py). A slice runs here whole or not at all, on all workers alike. If the kernel gives up, for
+example because a number overflows, a loop does not settle or a step is large, nothing of the run remains, and the
+worker runs the slice step by step, with the same result or the proper error. After slices that gave up, the interpreter
+pauses for a growing number of slices.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numba
@@ -18,20 +20,34 @@ import numpy as np
 from vernier.operators.engine.program import Program, program_of
 from vernier.operators.kernels import (
     accumulating,
+    chosen,
     covering,
+    ends,
+    extremes,
     following,
+    in_order,
     interpreting,
     joining,
     passes,
     programs,
+    ranks,
     reducing,
     rounds,
     runs,
+    sessions,
+    stretches,
+    surroundings,
+    tops,
 )
+from vernier.operators.kernels.lanes import ABORTED, PEER, REFUSED
 from vernier.operators.kernels.runs import PARTS_FULL, ROUNDS, SLOT_WORDS, STAT_WORDS
 from vernier.operators.planning.plan import Plan
-from vernier.storage.kernels import consolidating, folding, histories, keying, running_traces
+from vernier.operators.runtime.exchange import Exchange
+from vernier.operators.runtime.lanes import Lanes
+from vernier.storage.kernels import closing, consolidating, folding, histories, keying, prefix_sums, running_traces
+from vernier.storage.kernels.prefix_sums import INDEX_WORDS
 from vernier.storage.kernels.running_traces import FULL
+from vernier.storage.trace.prefix_index import LentIndex
 from vernier.storage.trace.running import RunningTraces
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints
@@ -42,10 +58,13 @@ _STEPS, _PARTS, _KEPT = 1 << 7, 1 << 9, 1 << 13
 """Room at first: steps of a trace, parts that wait; sealed steps of all traces."""
 _MOST_ROOM = 1 << 14
 _MOST_PAUSE = 1 << 8
+_TIMED, _MANY = 1 << 4, 1 << 8
+"""Of slices of fewer than `_MANY` updates, one in `_TIMED` is timed: in the others, reading the clock would be a large
+part of the time."""
 
 _CALLEES = {
     runs.SELECT_KEYS: (running_traces.SELECT, histories.select_keys),
-    runs.CLOSE_BATCHES: (running_traces.CLOSE, folding.close_batches),
+    runs.CLOSE_BATCHES: (closing.CLOSE, folding.close_batches),
     runs.KEY_UPDATES: (programs.OF_KEY_UPDATES, keying.consolidate_keyed),
     runs.CONSOLIDATE: (programs.OF_CONSOLIDATE, consolidating.consolidate),
     runs.SORT_ORDER: (programs.OF_SORT_ORDER, consolidating.sort_order),
@@ -60,37 +79,65 @@ _CALLEES = {
     runs.ACCUMULATE_ROWS: (programs.OF_ACCUMULATE_ROWS, accumulating.accumulate_rows),
     runs.FOLLOW_ROWS: (programs.OF_FOLLOW_ROWS, following.follow_rows),
 }
+_SOME = {
+    runs.READ_ENDS: (programs.OF_READ_ENDS, ends.read_ends),
+    runs.READ_SURROUNDINGS: (programs.OF_READ_SURROUNDINGS, surroundings.read_surroundings),
+    runs.OWING_KEYS: (programs.OF_OWING_KEYS, prefix_sums.owing_keys),
+    runs.READ_STRETCHES: (programs.OF_READ_STRETCHES, stretches.read_stretches),
+    runs.READ_RANKS: (programs.OF_READ_RANKS, ranks.read_ranks),
+    runs.TOP_KEYS: (programs.OF_TOP_KEYS, tops.top_keys),
+    runs.CHOOSE_KEYS: (programs.OF_CHOOSE_KEYS, chosen.choose_keys),
+    runs.FOLLOW_ORDER: (programs.OF_FOLLOW_ORDER, in_order.follow_order),
+    runs.FOLLOW_SESSIONS: (programs.OF_FOLLOW_SESSIONS, sessions.follow_sessions),
+    runs.FOLLOW_EXTREMES: (programs.OF_FOLLOW_EXTREMES, extremes.follow_extremes),
+}
 _addresses: dict[int, int] = {}
 
 
-def _callees() -> dict[int, int]:
-    """The addresses of the kernels that the interpreter calls, by their place in a run."""
+def _callees(more: Iterable[int]) -> dict[int, int]:
+    """The addresses of the kernels that the interpreter calls, by their place in a run; also those of `_SOME` that a
+    program needs. Each is loaded once."""
     if not _addresses:
         clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
         _addresses.update({place: callee.address(kernel) for place, (callee, kernel) in _CALLEES.items()})
         _addresses[runs.CLOCK], _addresses[runs.CLOCK_KIND] = clock, time.CLOCK_MONOTONIC
+    for place in more:
+        if place not in _addresses:
+            callee, kernel = _SOME[place]
+            _addresses[place] = callee.address(kernel)
     return _addresses
 
 
 class Interpreter:
     """Runs slices of one worker's plan. `stats`: what is counted for each operator (kernels/runs.py)."""
 
-    def __init__(self, program: Program, traces: Mapping[str, Trace]) -> None:
-        self.program = program
-        self.traces = RunningTraces([traces[name] for name in program.traces])
+    def __init__(self, plan: Plan, program: Program, traces: Mapping[str, Trace], lanes: Lanes | None) -> None:
+        self.program, self.lanes = program, lanes
+        shapes = plan.arrangements
+        self.traces = RunningTraces(
+            {name: traces[name] for name in program.traces},
+            {name: shapes[name].retain_ns for name in program.traces},
+            {name: bool(shapes[name].texts) for name in program.traces},
+        )
         count = len(program.code)
         self.stats: Ints = np.zeros((count, STAT_WORDS), np.int64)
+        indexes: Ints = np.zeros((len(program.indexes) + 1, INDEX_WORDS), np.int64)
+        self._index_rows = indexes
+        self._indexes = [
+            LentIndex(traces[program.traces[trace]], column, row)
+            for (trace, column), row in zip(program.indexes, indexes, strict=False)
+        ]
         self._outs = np.zeros((count + 1, SLOT_WORDS), np.int64)
         self._chains = np.zeros((max(1, program.buckets) * ROUNDS, 2), np.int64)
         self._noted, self._kept = np.zeros(ROUNDS, np.int64), np.zeros(_KEPT, np.int64)
         self._parts = np.zeros((_PARTS, SLOT_WORDS), np.int64)
-        self._steps, self._pause, self._paused = _STEPS, 0, 0
+        self._steps, self._pause, self._paused, self._slices = _STEPS, 0, 0, 0
         self._run = np.zeros(runs.RUN_WORDS, np.int64)
         # Reading and writing single words is faster than through numpy.
         run: Any = self._run
         outs: Any = self._outs.reshape(-1)
         self._words, self._slots = memoryview(run), memoryview(outs)
-        for place, value in _callees().items():
+        for place, value in _callees(program.calls).items():
             self._run[place] = value
         for place, array in (
             (runs.CODE, program.code),
@@ -102,29 +149,43 @@ class Interpreter:
             (runs.KEPT, self._kept),
             (runs.NOTED, self._noted),
             (runs.STATS, self.stats),
+            (runs.INDEXES, self._index_rows),
         ):
             self._run[place] = array.ctypes.data
         self._run[[runs.OPS, runs.TRACE_COUNT]] = count, len(program.traces)
         self._run[[runs.PARTS_SIZE, runs.KEPT_SIZE]] = _PARTS, _KEPT
+        self._run[runs.WORKERS] = 1
+        if lanes is not None:
+            lanes.describe(self._run)
 
     @staticmethod
-    def of(plan: Plan, traces: Mapping[str, Trace]) -> Interpreter | None:
+    def of(plan: Plan, traces: Mapping[str, Trace], exchange: Exchange) -> Interpreter | None:
         """The plan's interpreter; None if it needs steps in Python."""
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
             return None
         program = program_of(plan)
-        return None if program is None else Interpreter(program, traces)
+        if program is None or (exchange.workers > 1 and (exchange.lanes is None or not program.together)):
+            return None
+        return Interpreter(plan, program, traces, exchange.lanes)
 
-    def run(self, lower: int, upper: int, given: Mapping[str, Ints], sinces: Sequence[int]) -> bool:
-        """Run the slice [lower, upper) of these updates by source, up to the batches of its traces. sinces: the times
-        to which traces compact. Returns whether it has run; `outputs` and `close` follow then."""
+    def run(self, lower: int, upper: int, given: Mapping[str, Ints]) -> bool:
+        """Run and close the slice [lower, upper) of these updates by source. Returns whether it has run; `outputs` and
+        `tend` follow then. Several workers must all call it, and all get the same answer."""
+        if self.lanes is not None and not self.lanes.agreed:
+            return False
         if self._paused:
             self._paused -= 1
             return False
+        many = sum(map(len, given.values())) >= _MANY
         words, slots, places = self._words, self._slots, self.program.sources
         kept = []
+        for index in self._indexes:
+            index.lend()
+        self._slices += 1
+        words[runs.TIMED] = 1 if many else 0 if self._slices % _TIMED else _TIMED
         while True:
-            if not self.traces.lend(sinces, self._steps):
+            able = self._steps <= _MOST_ROOM >= len(self._parts) and self.traces.lend(self._steps)
+            if not able and self.lanes is None:
                 return False
             words[runs.LOWER], words[runs.UPPER] = lower, upper
             for name, data in given.items():
@@ -133,30 +194,46 @@ class Interpreter:
                 at = places[name] * SLOT_WORDS
                 slots[at + runs.AT] = rows.__array_interface__["data"][0]
                 slots[at + runs.ROWS], slots[at + runs.WIDTH] = rows.shape
-            status = interpreting.run_slice(self._run, self.program.root)
+            if self.lanes is not None:
+                self.lanes.began = time.monotonic()
+                words[runs.SENT_WORDS] = words[runs.WAITED] = 0
+            status = interpreting.run_slice(self._run, self.program.root if able else 0)
             self.traces.take_arrays()
+            if self.lanes is not None:
+                self.lanes.count(words[runs.SENT_WORDS], words[runs.WAITED])
             if status == 0:
                 self._pause = 0
                 return True
-            if status == FULL and self._steps < _MOST_ROOM:
-                self._steps *= 2
-            elif status == PARTS_FULL and len(self._parts) < _MOST_ROOM:
-                self._parts = np.zeros((2 * len(self._parts), SLOT_WORDS), np.int64)
-                words[runs.PARTS], words[runs.PARTS_SIZE] = self._parts.ctypes.data, len(self._parts)
-            else:
+            if status == ABORTED and self.lanes is not None:
+                self.lanes.fail()
+            statuses = {status} if self.lanes is None else self.lanes.statuses(status)
+            if REFUSED in statuses:
+                return False
+            if not statuses <= {FULL, PARTS_FULL, PEER}:
                 self._pause = self._paused = min(2 * self._pause + 1, _MOST_PAUSE)
                 return False
+            if status == FULL:
+                self._steps *= 2
+            elif status == PARTS_FULL:
+                self._parts = np.zeros((2 * len(self._parts), SLOT_WORDS), np.int64)
+                words[runs.PARTS], words[runs.PARTS_SIZE] = self._parts.ctypes.data, len(self._parts)
 
     def outputs(self) -> dict[str, Ints]:
-        """The updates that views have emitted in the slice, where there are any."""
+        """The updates that views have emitted in the slice, where there are any, with words in the order of their
+        schemas."""
         found = {}
-        for name, place in self.program.views.items():
-            at = place * SLOT_WORDS
-            if self._slots[at + runs.ROWS]:
-                first = self._slots[at + runs.FIRST]
-                found[name] = interpreting.take_output(self._run, place)[:, first:]
+        for name, (place, columns) in self.program.views.items():
+            if self._slots[place * SLOT_WORDS + runs.ROWS]:
+                found[name] = interpreting.take_output(self._run, place, columns)
         return found
 
-    def close(self, lower: int, upper: int) -> None:
-        """Close the slice of all traces. Raises DiffOverflow."""
-        self.traces.take_back(lower, upper)
+    def tend(self) -> None:
+        """Let the traces that need it go on merging. Raises DiffOverflow."""
+        if self._words[runs.TENDS]:
+            self._words[runs.TENDS] = 0
+            self.traces.tend()
+
+    @property
+    def merged(self) -> tuple[int, int]:
+        """The number of updates that small batches had that united here, and how many were left."""
+        return self._words[runs.MERGED], self._words[runs.MERGED_LEFT]

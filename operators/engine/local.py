@@ -23,16 +23,24 @@ class LocalEngine:
     """Runs a plan epoch by epoch on `workers` threads. Use it as a context manager, or call `close()`.
 
     `heap` holds the contents of long texts. Add those of the input before an epoch (`RowType.encode(…, heap)`), and use
-    it to decode the changes. budget: what this process may hold; None for the default share of the machine's memory. An
-    epoch that exceeds it raises EpochTooLarge. After an epoch that raised, the workers are in the middle of an epoch
-    and the engine must not be used again.
+    it to decode the changes. ordered: whether changes are sorted; otherwise they are in any order. budget: what this
+    process may hold; None for the default share of the machine's memory. An epoch that exceeds it raises EpochTooLarge.
+    After an epoch that raised, the workers are in the middle of an epoch and the engine must not be used again.
     """
 
-    def __init__(self, plan: Plan, workers: int = 1, *, slice_updates: int = 0, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        workers: int = 1,
+        *,
+        slice_updates: int = 0,
+        ordered: bool = True,
+        budget: Budget | None = None,
+    ) -> None:
         if workers < 1:
             raise ValueError(f"a dataflow needs at least one worker, not {workers}")
         self.plan = plan
-        self._slice_updates, self._budget = slice_updates, budget
+        self._slice_updates, self._ordered, self._budget = slice_updates, ordered, budget
         self.heap = Heap()
         self._texts = _has_texts(plan)
         self._changes: list[Change] = []
@@ -44,18 +52,22 @@ class LocalEngine:
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> dict[str, Updates]:
         """Process each source's updates with lower <= time < upper, in any order, and return every view's changes.
 
-        The changes are those of all workers, consolidated and sorted by row and time. Raises whatever the workers
-        raise.
+        The changes are those of all workers, consolidated, and sorted by row and time if the engine is `ordered`.
+        Raises whatever the workers raise.
         """
         if self._texts:
             self._bring_texts(inputs)
         results = self._run(lower, upper, inputs)
         if self._texts:
             self._take_texts(results)
-        return {
-            name: Updates.concat((result.changes[name] for result in results), view.schema.width).consolidate()
+        if len(results) == 1 and not self._ordered:
+            return results[0].changes
+        # Slices have times of their own, and workers rows of their own, so their changes are consolidated together.
+        changes = {
+            name: Updates.concat((result.changes[name] for result in results), view.schema.width)
             for name, view in self.plan.views.items()
         }
+        return {name: one.consolidate() for name, one in changes.items()} if self._ordered else changes
 
     def migrate(self, plan: Plan) -> None:
         """Continue with another plan from the current state (operators/engine/migrate.py). Raises NeedsHistory."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from vernier.operators.kernels import programs as layout
+from vernier.operators.kernels import runs
 from vernier.operators.kernels.joining import FRESH, KEY, OTHER
 from vernier.operators.kernels.programs import COVERS, IN_ORDER, TOTAL
 from vernier.operators.physical.reduce import of_one_val
@@ -32,9 +33,23 @@ from vernier.operators.planning.ops import (
     ViewOp,
 )
 from vernier.operators.planning.plan import Plan
-from vernier.operators.planning.reduction_ops import AccumulableReduceOp, AccumulateOp, ReduceOp, ReductionOp
-from vernier.operators.planning.stages import Stage, Take
+from vernier.operators.planning.reduction_ops import (
+    AccumulableReduceOp,
+    AccumulateOp,
+    ChosenOp,
+    Ends,
+    ExtremesOp,
+    OrderedReduceOp,
+    ReduceOp,
+    ReductionOp,
+    SessionsOp,
+    Stretches,
+    Surroundings,
+    TopOp,
+)
+from vernier.operators.planning.stages import Stage, Take, Words
 from vernier.storage.trace.batch import keyed_columns
+from vernier.storage.trace.prefix_index import Column
 from vernier.storage.updates import Ints, sort_columns
 
 
@@ -45,8 +60,10 @@ class Unfit(Exception):
 @dataclass
 class Program:
     """code: int64[ops, CODE_WORDS]; pool: constants; root: how many operators the root scope has, which come first;
-    traces: their names, by number; places: the row of each operator; sources, views, loops: rows by name or operator;
-    buckets: how many there are."""
+    traces: their names, by number; indexes: the prefix indexes that it needs, by number, each of a trace; calls: the
+    kernels that it needs beside those of all programs, by their place in a run; places: the row of each operator;
+    sources: rows by name; views: rows by name, and which columns of the updates are the view's; buckets: how many there
+    are; together: whether it can also run on several workers."""
 
     code: Ints
     pool: Ints
@@ -54,8 +71,11 @@ class Program:
     traces: list[str]
     places: dict[int, int]
     buckets: int
+    indexes: list[tuple[int, Column]]
+    calls: set[int]
+    together: bool = True
     sources: dict[str, int] = field(default_factory=dict)
-    views: dict[str, int] = field(default_factory=dict)
+    views: dict[str, tuple[int, Ints]] = field(default_factory=dict)
 
 
 def program_of(plan: Plan) -> Program | None:
@@ -80,8 +100,11 @@ class _Writer:
         self.numbers = {name: number for number, name in enumerate(self.traces)}
         self.pool: list[int] = []
         self.buckets = 0
+        self.indexes: list[tuple[int, Column]] = []
+        self.calls = set[int]()
         self.ops = {op.id: op for op in plan.ops}
         self.order = [self.ops[op] for op in order]
+        self.routes: set[int] = set()  # the operators whose routes are written
 
     def write(self) -> Program:
         """The program. Raises Unfit."""
@@ -93,14 +116,17 @@ class _Writer:
             words = {layout.DEPTH: self.plan.scopes[op.scope].depth, layout.WIDE: op.width, **write(self, op)}
             rows[place, list(words)] = list(words.values())
         pool = np.array(self.pool or [0], np.int64)
-        program = Program(rows, pool, len(self.plan.scopes[0].ops), self.traces, self.places, self.buckets)
+        together = all(op.id in self.routes or not getattr(op, "exchange", False) for op in self.order)
+        root = len(self.plan.scopes[0].ops)
+        program = Program(rows, pool, root, self.traces, self.places, self.buckets, self.indexes, self.calls, together)
         for op in self.order:
             if isinstance(op, ConstantOp):
                 program.sources[f"constant {op.id}"] = self.places[op.id]
             elif isinstance(op, InputOp):
                 program.sources[op.source] = self.places[op.id]
             elif isinstance(op, ViewOp):
-                program.views[op.view] = self.places[op.id]
+                columns = np.array([*self.plan.views[op.view].words, op.width, op.width + 1], np.int64)
+                program.views[op.view] = self.places[op.id], columns
         return program
 
     def put(self, *parts: Iterable[int]) -> int:
@@ -135,6 +161,13 @@ class _Writer:
         """An operator's input."""
         return {layout.INPUT: self.places[op.input]}
 
+    def route(self, op: Any, key: Words, sent: Words, depth: int, width: int, texts: Words, keyed: int = 0) -> int:
+        """How updates of `width` words travel to the owners of their words `key`: only the words `sent` of each row do,
+        the first `keyed` of which are key and val where they arrive. texts: the words at which a text begins."""
+        self.routes.add(op.id)
+        columns = [*sent, *range(width, width + depth + 2)]
+        return self.put((len(key), len(columns), len(texts)), key, columns, texts, range(keyed))
+
     # --- operators ----------------------------------------------------------------------------------------------------
 
     def source(self, op: InputOp) -> dict[int, int]:
@@ -152,7 +185,11 @@ class _Writer:
         return {layout.KIND: layout.ENTER, **self.input(op)}
 
     def arrange(self, op: ArrangeOp) -> dict[int, int]:
+        words, read = (*op.key, *op.val), self.ops[op.input]
+        texts = tuple(words[at] for at in op.texts)
+        depth = self.plan.scopes[op.scope].depth
         return {
+            layout.ROUTE: self.route(op, op.key, words, depth, read.width, texts, len(words)) if op.exchange else -1,
             layout.KIND: layout.ARRANGE,
             layout.TRACE: self.numbers[op.trace],
             **self.keys(op.key, op.val, self.ops[op.input].width),
@@ -199,12 +236,40 @@ class _Writer:
             layout.SIZE: len(columns),
             layout.KEYS: k,
             layout.VALS: op.width - k,
+            layout.READS: self.part(op),
             **self.input(op),
         }
 
+    def part(self, op: ReductionOp) -> int:
+        """Where the constants begin that say which part of a group a reduction reads; -1 for all of it."""
+        reads = op.reads
+        if reads is None:
+            return -1
+        index, more, asked = -1, list[int](), tuple[int, ...]()
+        if isinstance(reads, Ends):
+            call, kind, asked = runs.READ_ENDS, layout.ENDS, (reads.down, reads.whole, reads.most, reads.flag)
+        elif isinstance(reads, Surroundings):
+            call, kind, asked = runs.READ_SURROUNDINGS, layout.SURROUNDINGS, (reads.whole, reads.reach)
+        else:
+            number = self.numbers[str(self.ops[op.input].arrangement)], reads.summed
+            if number not in self.indexes:
+                self.indexes.append(number)
+            index = self.indexes.index(number)
+            self.calls.add(runs.OWING_KEYS)
+            if isinstance(reads, Stretches):
+                call, kind = runs.READ_STRETCHES, layout.STRETCHES
+                asked = (reads.whole, reads.down, reads.column, reads.words, reads.flag)
+            else:
+                call, kind, asked = runs.READ_RANKS, layout.RANKS, (reads.flag, len(reads.shares))
+                more = np.array(reads.shares, np.float64).view(np.int64).tolist()
+        self.calls.add(call)
+        at = self.put((kind, index), asked, more)
+        self.put((0,) * (layout.PART_WORDS - 2 - len(asked)))  # the kernel reads that many words
+        return at
+
     def reduce(self, op: ReduceOp) -> dict[int, int]:
-        if op.compared or op.reads is not None:
-            raise Unfit  # texts, and groups of which only a part is read
+        if op.compared:
+            raise Unfit  # texts
         covers = of_one_val(op.aggregations)
         return {
             layout.KIND: layout.REDUCE,
@@ -215,7 +280,10 @@ class _Writer:
         }
 
     def accumulate(self, op: AccumulateOp) -> dict[int, int]:
+        words, read = (*op.words, *op.val), self.ops[op.input]
+        texts = tuple(word for word in words if word in read.texts)
         return {
+            layout.ROUTE: self.route(op, op.words, words, 0, read.width, texts, len(words)) if op.exchange else -1,
             layout.KIND: layout.ACCUMULATE,
             **self.reduction(op),
             **self.keys(op.words, op.val, self.ops[op.input].width),
@@ -237,9 +305,56 @@ class _Writer:
             layout.FLAG: IN_ORDER if op.width == op.key.width else 0,
         }
 
-    def consolidate(self, op: ConsolidateOp | CheckOp) -> dict[int, int]:
-        columns = sort_columns(0, op.width, self.plan.scopes[op.scope].depth)
+    def top(self, op: TopOp) -> dict[int, int]:
+        if op.compared:
+            raise Unfit
+        self.calls.add(runs.TOP_KEYS)
+        at = self.put((op.most, len(op.by), len(op.words)), op.by, op.flips, op.words)
+        return {layout.KIND: layout.TOP, **self.reduction(op), layout.C: at}
+
+    def choose(self, op: ChosenOp) -> dict[int, int]:
+        if op.compared:
+            raise Unfit
+        self.calls.add(runs.CHOOSE_KEYS)
+        at = self.put((len(op.columns), len(op.items)), *op.columns, *op.items)
+        return {layout.KIND: layout.CHOSEN, **self.reduction(op), layout.C: at}
+
+    def along(self, op: OrderedReduceOp) -> dict[int, int]:
+        if op.reads is None or op.val.text_words:
+            raise Unfit  # whole groups, and texts
+        self.calls.add(runs.FOLLOW_ORDER)
+        of = op.along
+        sizes = map(len, (of.by, of.equal, of.columns, of.limits, of.none, op.order))
+        words = self.put(
+            (of.kind, of.first, of.last), sizes, of.by, of.flips, of.equal, *of.columns, *of.limits, of.none, op.order
+        )
+        return {layout.KIND: layout.ALONG, **self.reduction(op), layout.C: words}
+
+    def sessions(self, op: SessionsOp) -> dict[int, int]:
+        self.calls.add(runs.FOLLOW_SESSIONS)
+        at = self.put((op.flag, op.gap, op.most, len(op.words)), op.words, (0, 0))
         return {
+            layout.KIND: layout.SESSIONS,
+            **self.reduction(op),
+            layout.STATE: self.numbers[op.state],
+            layout.C: at,
+        }
+
+    def extremes(self, op: ExtremesOp) -> dict[int, int]:
+        self.calls.add(runs.FOLLOW_EXTREMES)
+        at = self.put((op.down, op.column, op.words, op.flag, op.greatest, len(op.order)), op.order)
+        return {
+            layout.KIND: layout.EXTREMES,
+            **self.reduction(op),
+            layout.STATE: self.numbers[op.state],
+            layout.C: at,
+        }
+
+    def consolidate(self, op: ConsolidateOp | CheckOp) -> dict[int, int]:
+        depth = self.plan.scopes[op.scope].depth
+        columns, words = sort_columns(0, op.width, depth), tuple(range(op.width))
+        return {
+            layout.ROUTE: self.route(op, words, words, depth, op.width, op.texts) if op.exchange else -1,
             layout.KIND: layout.CONSOLIDATED,
             layout.A: self.put(columns),
             layout.SIZE: len(columns),
@@ -248,8 +363,17 @@ class _Writer:
         }
 
     def variable(self, op: VariableOp) -> dict[int, int]:
-        columns = sort_columns(0, op.width, 1)
+        columns, words = sort_columns(0, op.width, 1), tuple(range(op.width))
+        initial, feedback = (
+            -1 if key is None else self.route(op, key, words, depth, op.width, op.texts)
+            for key, depth in (
+                (op.initial_exchange, self.plan.scopes[self.ops[op.initial].scope].depth),
+                (op.feedback_exchange, 1),
+            )
+        )
         return {
+            layout.ROUTE: initial,
+            layout.C: feedback,
             layout.KIND: layout.VARIABLE,
             layout.INPUT: self.places[op.feedback],
             layout.OTHER: self.places[op.initial],
@@ -263,7 +387,12 @@ class _Writer:
             raise Unfit
         captures = self.plan.scopes[op.inner].captures
         lists = (op.variables, op.leaves, captures)
+        body = self.plan.scopes[op.inner].ops
+        leader = next((self.places[one] for one in body if getattr(self.ops[one], "exchange", False)), -1)
+        fed = any(getattr(self.ops[one], "feedback_exchange", None) is not None for one in body)
         return {
+            layout.SIZE: leader,
+            layout.FLAG: int(fed or leader >= 0),
             layout.KIND: layout.LOOP,
             layout.INPUT: self.first[op.inner],
             layout.OTHER: self.first[op.inner + 1],
@@ -294,6 +423,11 @@ _WRITERS: Mapping[type[Op], Callable[[_Writer, Any], dict[int, int]]] = {
     ReduceOp: _Writer.reduce,
     AccumulateOp: _Writer.accumulate,
     AccumulableReduceOp: _Writer.follow,
+    TopOp: _Writer.top,
+    ChosenOp: _Writer.choose,
+    OrderedReduceOp: _Writer.along,
+    SessionsOp: _Writer.sessions,
+    ExtremesOp: _Writer.extremes,
     ConsolidateOp: _Writer.consolidate,
     CheckOp: _Writer.consolidate,
     VariableOp: _Writer.variable,

@@ -199,8 +199,9 @@ class Worker:
         self.inputs |= self.constants  # sources' names have no blanks
         self.loops = [cast(iterate.Loop, by_id[op.id]) for op in plan.of(LoopOp)]
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.of(ViewOp)}
-        whole = only is None and self.exchange.workers == 1
-        self.interpreter = Interpreter.of(plan, self.state.traces) if whole else None
+        self._with_texts = [(name, shape.texts) for name, shape in plan.arrangements.items() if shape.texts]
+        self._queues_with_texts = [(name, waits.texts) for name, waits in plan.queues.items() if waits.texts]
+        self.interpreter = Interpreter.of(plan, self.state.traces, self.exchange) if only is None else None
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
         """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
@@ -210,36 +211,48 @@ class Worker:
         """
         started = time.perf_counter()
         self._attach_texts()
-        sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
-        if self.constants and self.state.upper == MIN_TIME and self.exchange.index == 0:
-            # The first epoch of this state: constant rows were there before it.
-            sources |= {name: one.updates(lower).data for name, one in self.constants.items() if one.rows}
         result = EpochResult({})
         for view in self.views.values():
             view.begin_epoch()
         merged, kept = self._merged_and_kept()
-        for start, stop in self._cuts(sources, lower, upper):
-            self._run_slice(start, stop, sources)
-            result.slices += 1
-            if result.slices > 1:
-                self._check_changes()
+        small = self._small(inputs)
+        if small is not None and self._interpret(lower, upper, small):
+            result.slices = 1
+        else:
+            self._run_slices(lower, upper, inputs, result, interprets=small is None)
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
         self._settle_texts()
         for name, view in self.views.items():
-            plan = self.plan.views[name]
-            width = plan.schema.width
-            changes = view.changes
-            rows = np.concatenate(changes) if changes else np.empty((0, width + 2), np.int64)
-            if list(plan.words) != list(range(width)):
-                rows = np.ascontiguousarray(rows[:, [*plan.words, width, width + 1]])
-            result.changes[name] = Updates(rows, width, 0)
+            result.changes[name] = Updates(view.taken(), view.op.width, 0)
         merged_now, kept_now = self._merged_and_kept()
         result.seconds = time.perf_counter() - started
         result.merged, result.kept = int(merged_now - merged), int(kept_now - kept)
         result.rounds = {loop.loop.label: self._rounds(loop) for loop in self.loops}
         return result
+
+    def _small(self, inputs: Mapping[str, Updates]) -> dict[str, Ints] | None:
+        """The epoch's updates by source, if they are one slice for the interpreter, which needs no order of times."""
+        if self.interpreter is None or self.exchange.workers > 1 or self.state.upper == MIN_TIME:
+            return None  # several workers agree on their slices first
+        given = {name: updates.data for name, updates in inputs.items() if len(updates.data)}
+        self.pace.share = 0
+        return given if 0 < sum(map(len, given.values())) <= min(MOST, self.pace.updates) else None
+
+    def _run_slices(
+        self, lower: int, upper: int, inputs: Mapping[str, Updates], result: EpochResult, *, interprets: bool
+    ) -> None:
+        """Run the epoch's slices. interprets: whether the interpreter may run them."""
+        sources = {name: _by_time(updates) for name, updates in inputs.items() if len(updates)}
+        if self.constants and self.state.upper == MIN_TIME and self.exchange.index == 0:
+            # The first epoch of this state: constant rows were there before it.
+            sources |= {name: one.updates(lower).data for name, one in self.constants.items() if one.rows}
+        for start, stop in self._cuts(sources, lower, upper):
+            self._run_slice(start, stop, sources, interprets)
+            result.slices += 1
+            if result.slices > 1:
+                self._check_changes()
 
     def _check_changes(self) -> None:
         """Check the memory budget: the changes of all views are held until the epoch ends."""
@@ -258,7 +271,7 @@ class Worker:
 
     def _merged_and_kept(self) -> tuple[int, int]:
         """The number of updates that merges of all traces have read, and of those that they have kept."""
-        merged = kept = 0
+        merged, kept = (0, 0) if self.interpreter is None else self.interpreter.merged
         for trace in self.state.traces.values():
             merged += trace.merged
             kept += trace.kept
@@ -299,26 +312,22 @@ class Worker:
     def _attach_texts(self) -> None:
         """Let the heap find the texts of earlier epochs' batches, and forget which texts were sent to other workers."""
         self.state.heap.forget_sent()
-        for name, shape in self.plan.arrangements.items():
-            if shape.texts:
-                self.state.heap.attach(batch.texts for batch in self.state.traces[name].batches)
-        for name, waits in self.plan.queues.items():
-            if waits.texts:
-                self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
+        for name, _ in self._with_texts:
+            self.state.heap.attach(batch.texts for batch in self.state.traces[name].batches)
+        for name, _ in self._queues_with_texts:
+            self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
 
     def _settle_texts(self) -> None:
         """Store the contents of long texts with the new batches."""
-        for name, shape in self.plan.arrangements.items():
+        for name, texts in self._with_texts:
             trace = self.state.traces[name]
-            if shape.texts:
-                for batch in (*trace.batches, *trace.named):
-                    batch.settle(shape.texts, self.state.heap)
-        for name, waits in self.plan.queues.items():
-            if waits.texts:
-                for run in self.state.queues[name].runs:
-                    run.settle(waits.texts, self.state.heap)
+            for batch in (*trace.batches, *trace.named):
+                batch.settle(texts, self.state.heap)
+        for name, texts in self._queues_with_texts:
+            for run in self.state.queues[name].runs:
+                run.settle(texts, self.state.heap)
 
-    def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints]) -> None:
+    def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints], interprets: bool) -> None:
         self.slice.lower, self.slice.upper = start, stop
         taken, one_time = 0, True
         for name, data in sources.items():
@@ -331,7 +340,11 @@ class Worker:
             taken += len(part)
             one_time = one_time and (len(part) == 0 or part[0, -2] == part[-1, -2])
         loads = taken > MANY or (taken > LOAD and one_time)
-        if taken <= MOST and self._interpret(start, stop, taken):
+        # With several workers all must decide alike, so by their common measure of the slice.
+        small = taken <= MOST if self.exchange.workers == 1 else self.pace.share <= MOST
+        if interprets and small and self._interpret(start, stop, self._waiting()):
+            for source in self.inputs.values():
+                source.waiting = None
             return
         if loads:
             for trace in self.state.traces.values():
@@ -355,8 +368,8 @@ class Worker:
         if self.pace.wants(taken):
             traces = self.state.traces.values()
             self.pace.learn(taken, sum(trace.sealed for trace in traces), sum(trace.updates for trace in traces))
-        for name, since in zip(self.plan.arrangements, self._sinces(stop), strict=True):
-            self.state.traces[name].close_slice(since)
+        for name, shape in self.plan.arrangements.items():
+            self.state.traces[name].close_slice(shape.since(stop))
         for queue in self.state.queues.values():
             queue.close_slice(stop)
         if loads:
@@ -387,24 +400,18 @@ class Worker:
         """The updates that inputs will emit in this slice."""
         return {name: one.waiting for name, one in self.inputs.items() if one.waiting is not None}
 
-    def _sinces(self, stop: int) -> list[int]:
-        """To which time each trace of the plan compacts when the slice ends at `stop`."""
-        return [shape.since(stop) for shape in self.plan.arrangements.values()]
-
-    def _interpret(self, start: int, stop: int, taken: int) -> bool:
-        """Run a small slice by the interpreter. Returns whether it has."""
+    def _interpret(self, start: int, stop: int, given: Mapping[str, Ints]) -> bool:
+        """Run a small slice of these updates by the interpreter. Returns whether it has."""
         interpreter = self.interpreter
-        if interpreter is None or not interpreter.run(start, stop, self._waiting(), self._sinces(stop)):
+        if interpreter is None or not interpreter.run(start, stop, given):
             return False
-        for source in self.inputs.values():
-            source.waiting = None
         for name, rows in interpreter.outputs().items():
-            self.views[name].changes.append(rows)
-            self.views[name].emitted += len(rows)
+            self.views[name].add(rows)
+        taken = sum(map(len, given.values()))
         if self.pace.wants(taken):
             state = sum(trace.updates for trace in self.state.traces.values())
             self.pace.learn(taken, interpreter.traces.sealed, state)
-        interpreter.close(start, stop)
+        interpreter.tend()
         return True
 
 

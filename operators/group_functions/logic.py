@@ -134,6 +134,8 @@ class LogicSpec(ABC):
     """Shown to people, and part of fingerprints."""
     positive: ClassVar[bool] = False
     """Whether it never returns a negative multiplicity, for any input."""
+    by_group: ClassVar[bool] = False
+    """Whether it calls a function of the program once for each group."""
     steady: ClassVar[bool] = True
     """Whether its output may be computed again instead of stored. User code is not called twice for the same state."""
 

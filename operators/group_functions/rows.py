@@ -36,6 +36,7 @@ class ReduceRows(LogicSpec):
 
     name: ClassVar[str] = "reduce"
     steady: ClassVar[bool] = False
+    by_group: ClassVar[bool] = True
     function: RowFunction
     returns: RowType
 

@@ -1,10 +1,10 @@
 """Covering kernel: replays keys whose result is one val: the least present, the greatest present, or whether any is.
 
 The kernel visits vals in order of preference, each as the intervals of time during which it is present. An interval
-takes the part of time that no earlier val has taken. Once no time is left, the remaining vals need not be read. So the
-wanted output of a key is a list of intervals, and the corrections are where they begin and end, minus the earlier
-output. All corrections up to the slice have been made already (operators/physical/reduce.py), so none are due there.
-The kernel needs no rule about which times to look at, because a time at which nothing changes cancels out.
+takes the part of time that no earlier val has taken (kernels/presence.py). So the wanted output of a key is a list of
+intervals, and the corrections are where they begin and end, minus the earlier output. All corrections up to the slice
+have been made already (operators/physical/reduce.py), so none are due there. The kernel needs no rule about which times
+to look at, because a time at which nothing changes cancels out.
 """
 
 import numpy as np
@@ -12,6 +12,8 @@ from numba import njit
 
 from vernier.operators.kernels.aggregating import KIND, LIMIT, MAX, PRESENT
 from vernier.operators.kernels.corrections import same_val, write_correction
+from vernier.operators.kernels.covers import cover_round
+from vernier.operators.kernels.presence import NEVER, claim_all, work_space
 from vernier.operators.kernels.rounds import below, finish_visits, schedule
 from vernier.operators.kernels.time_order import sort_changes
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
@@ -19,113 +21,7 @@ from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 
-_NEVER = np.iinfo(np.int64).max
-_LEAST = np.iinfo(np.int64).min
 _ROOM = 64
-
-
-@njit(cache=True)
-def _grown(rows: np.ndarray, size: int) -> np.ndarray:
-    """A copy of the rows with at least `size` columns."""
-    more = np.empty((rows.shape[0], 2 * size), np.int64)
-    for i in range(rows.shape[0]):
-        for c in range(rows.shape[1]):
-            put(more, i, c, cell(rows, i, c))
-    return more
-
-
-@inlined
-def _stretches(inputs, first, stop, v, now, limit, stretch, visits, visited, scheduled):  # type: ignore[no-untyped-def]
-    """When the val of entry `first` is present, if its changes up to `now` are in time order, which they usually are.
-
-    Returns (finished stretches, whether the last one has no end, the entry after the val, visits, in order).
-    """
-    stretches, here, inside, previous = 0, np.int64(0), False, _LEAST
-    e = first
-    while e < stop and same_val(inputs, e, inputs, first, v):
-        if below(inputs, e, v + 1, now):
-            time = cell(inputs, e, v)
-            if time != previous:
-                # Overwritten until the slot is final: cheaper than a branch.
-                there = here >= limit
-                put(stretch, np.int64(inside), stretches, previous)
-                stretches += np.int64(inside and not there)
-                inside = there
-                if time < previous:
-                    return 0, False, e, scheduled, False
-                previous = time
-            here, wrapped = add_checked(here, cell(inputs, e, v + 1 + now.shape[0]))
-            if wrapped:
-                # Possibly only because the changes are not in time order.
-                return 0, False, e, scheduled, False
-        else:
-            scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
-        e += 1
-    if inside != (here >= limit):
-        put(stretch, 1 if inside else 0, stretches, previous)
-        stretches += 1 if inside else 0
-        inside = not inside
-    return stretches, inside, e, scheduled, True
-
-
-@inlined
-def _sorted_stretches(  # type: ignore[no-untyped-def]
-    inputs, first, stop, v, now, limit, stretch, times, diffs, visits, visited, scheduled
-):
-    """The same for a val whose changes, of several rounds, have to be sorted first. Returns `wrapped` last."""
-    n, e = 0, first
-    while e < stop and same_val(inputs, e, inputs, first, v):
-        if below(inputs, e, v + 1, now):
-            put_word(times, n, cell(inputs, e, v))
-            put_word(diffs, n, cell(inputs, e, v + 1 + now.shape[0]))
-            n += 1
-        else:
-            scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
-        e += 1
-    sort_changes(times, diffs, 1, 0, n)
-    stretches, here, inside, i = 0, np.int64(0), False, 0
-    while i < n:
-        previous = word(times, i)
-        while i < n and word(times, i) == previous:
-            here, wrapped = add_checked(here, word(diffs, i))
-            if wrapped:
-                return 0, False, e, scheduled, True
-            i += 1
-        if inside != (here >= limit):
-            put(stretch, 1 if inside else 0, stretches, previous)
-            stretches += 1 if inside else 0
-            inside = not inside
-    return stretches, inside, e, scheduled, False
-
-
-@inlined
-def _take(free, old, frees, stretch, stretches, taken, takes, entry):  # type: ignore[no-untyped-def]
-    """The val of `entry` takes the part of its stretches that is free in rows `old` of `free`; what is left is written
-    to the other rows. Returns (intervals left, intervals taken)."""
-    lefts, s, new = 0, 0, 2 - old
-    for f in range(frees):
-        start, end = cell(free, old, f), cell(free, old + 1, f)
-        while s < stretches and cell(stretch, 1, s) <= start:
-            s += 1
-        p = s
-        while p < stretches and cell(stretch, 0, p) < end:
-            if cell(stretch, 0, p) > start:
-                put(free, new, lefts, start)
-                put(free, new + 1, lefts, cell(stretch, 0, p))
-                lefts += 1
-                start = cell(stretch, 0, p)
-            upto = min(end, cell(stretch, 1, p))
-            put(taken, 0, takes, start)
-            put(taken, 1, takes, upto)
-            put(taken, 2, takes, entry)
-            takes += 1
-            start = upto
-            p += 1
-        if start < end:
-            put(free, new, lefts, start)
-            put(free, new + 1, lefts, end)
-            lefts += 1
-    return lefts, takes
 
 
 @inlined
@@ -153,7 +49,7 @@ def _unchanged(inputs, taken, takes, one, outputs, two, last, w, now):  # type: 
         and same_val(inputs, cell(taken, 2, piece), inputs, entry, w)
     ):
         two += 1
-        if half == 0 and cell(taken, 1, piece) != _NEVER:
+        if half == 0 and cell(taken, 1, piece) != NEVER:
             half = 1
         else:
             half = 0
@@ -228,7 +124,7 @@ def _correct(  # type: ignore[no-untyped-def]
                 if not same_val(inputs, cell(taken, 2, place), inputs, entry, w):
                     break
                 n, ordered = _owe(times, diffs, n, ordered, cell(taken, 0, place), 1)
-                if cell(taken, 1, place) != _NEVER:
+                if cell(taken, 1, place) != NEVER:
                     n, ordered = _owe(times, diffs, n, ordered, cell(taken, 1, place), -1)
                 one += 1
         if ordered < n:
@@ -241,11 +137,9 @@ def _correct(  # type: ignore[no-untyped-def]
     return count, False
 
 
-@njit(cache=True, forceinline=True)
-def _cover(  # type: ignore[no-untyped-def]
-    keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation
-):
-    """The body of `cover_keys`, inlined there both for known and for arbitrary widths."""
+@njit(cache=True)
+def _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation):  # type: ignore[no-untyped-def]
+    """What `cover_keys` does in nested loops: (corrections, visits, status, key at fault)."""
     d = now.shape[0]
     q = keyed.shape[0]
     limit = aggregation[LIMIT] if aggregation[KIND] == PRESENT else 1
@@ -255,60 +149,33 @@ def _cover(  # type: ignore[no-untyped-def]
     count, scheduled = 0, 0
     # Work space, grown when needed: assigning arrays inside the loop would count references for every val.
     times, diffs = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
-    stretch = np.empty((2, _ROOM), np.int64)  # when a val is present: begins and ends
-    free = np.empty((4, _ROOM), np.int64)  # time that no val has taken, old and new: begins and ends
-    taken = np.empty((3, _ROOM), np.int64)  # time that vals have taken: begins, ends and the vals' entries
+    stretch, free, taken = work_space(_ROOM)
     for key in range(q):
         base, stop = cell(in_spans, key, 0), cell(in_spans, key, 1)
+        two, last = cell(out_spans, key, 0), cell(out_spans, key, 1)
         size = stop - base
-        if size > times.shape[0]:
-            times, diffs = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
-            stretch = np.empty((2, 2 * size), np.int64)
+        if 4 * size + 2 + last - two > times.shape[0]:
+            times = np.empty(2 * (4 * size + 2 + last - two), np.int64)
+            diffs = np.empty(times.shape[0], np.int64)
+        if size >= stretch.shape[1]:
+            stretch, free, taken = work_space(2 * size)
         if scheduled + size > visits.shape[0]:
             visits = more_rows(visits, scheduled + size)
         visited = scheduled
-        old = 0
-        put(free, 0, 0, fold)
-        put(free, 1, 0, _NEVER)
-        frees, takes = 1, 0
-        at = stop - 1 if greatest else base
-        while frees > 0 and base <= at < stop:
-            first = at
-            if greatest:
-                while first > base and same_val(inputs, first - 1, inputs, at, v):
-                    first -= 1
-            stretches, inside, after, scheduled, ordered = _stretches(
-                inputs, first, stop, v, now, limit, stretch, visits, visited, scheduled
-            )
-            if not ordered:
-                stretches, inside, after, scheduled, wrapped = _sorted_stretches(
-                    inputs, first, stop, v, now, limit, stretch, times, diffs, visits, visited, scheduled
-                )
-                if wrapped:
-                    return out[:0], visits[:0], OVERFLOW, key
-            if inside:
-                put(stretch, 1, stretches, _NEVER)
-                stretches += 1
-            at = first - 1 if greatest else after
-            if stretches == 0:
-                continue
-            if frees + stretches > free.shape[1]:
-                free = _grown(free, frees + stretches)
-            if takes + frees + stretches > taken.shape[1]:
-                taken = _grown(taken, takes + frees + stretches)
-            frees, takes = _take(free, old, frees, stretch, stretches, taken, takes, first)
-            old = 2 - old
-        # Vals that were not read have visits, too.
-        for e in range(base if greatest else at, at + 1 if greatest else stop):
+        for e in range(base, stop):
             if not below(inputs, e, v + 1, now):
                 scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
         finish_visits(visits, visited, scheduled, keyed, key, k, d)
-        two, last = cell(out_spans, key, 0), cell(out_spans, key, 1)
-        size = 2 * takes + last - two
-        if count + size > out.shape[0]:
-            out = more_rows(out, count + size)
-        if size > times.shape[0]:
-            times, diffs = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
+        put(free, 0, 0, fold)
+        put(free, 1, 0, NEVER)
+        takes, wrapped = claim_all(
+            inputs, base, stop, stop - 1 if greatest else base, v, now, limit, greatest, stretch, times, diffs, free, 1,
+            taken,
+        )  # fmt: skip
+        if wrapped:
+            return out[:0], visits[:0], OVERFLOW, key
+        if count + 2 * takes + last - two > out.shape[0]:
+            out = more_rows(out, count + 2 * takes + last - two)
         count, wrapped = _correct(
             inputs, taken, takes, greatest, outputs, two, last, w, now, fold, times, diffs, out, count, keyed, key, k
         )
@@ -319,17 +186,28 @@ def _cover(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def cover_keys(  # type: ignore[no-untyped-def]
-    keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation
+    keyed, k, fresh, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation, heads, slots, index
 ):
     """Corrections and further visits of q keys at round `now`.
 
     Like kernels.reducing.reduce_keys, for one aggregation: PRESENT, or MIN or MAX of the first words of a val; the w
-    words of the output are the first words of the val. Returns (corrections `[hash | key | out val | time | now |
-    diff]` in order, each once; visits `[rounds | hash | key]`; status; key at fault). O(entries of the vals up to the
-    first val that is always present), plus sorting if their times are out of order; computing visits reads the rounds
-    of all entries.
+    words of the output are the first words of the val. In nested loops, `outputs` is the selection of the earlier
+    output. Otherwise no earlier output is read: covers of keys are kept from round to round (kernels/covers.py) in
+    `outputs`, a matrix of the same width, which the call may replace by a larger one. heads, slots and index, which
+    have space for all keys, say where they are; if heads is empty, no covers are kept. fresh: the keyed rows that the
+    input has got in this step, if they are known, sorted by key and val.
+
+    Returns (corrections `[hash | key | out val | time | now | diff]` in order, each once; visits `[rounds | hash |
+    key]`; outputs; status; key at fault). O(entries of the vals up to the first val that is always present), plus
+    sorting if their times are out of order; a key's first visit in a slice reads the rounds of all entries. Where
+    covers are kept, the vals before the first one that has changed in this round are not read.
     """
+    if now.shape[0] > 1:
+        rows, visits, status, key = _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation)
+        return rows, visits, outputs, status, key
     if k == 1 and v == 1 and w == 1 and now.shape[0] == 1:
         # Single words in a loop that is not nested: constant widths let the compiler unroll the inner loops.
-        return _cover(keyed, 1, in_spans, inputs, 1, out_spans, outputs, 1, now, fold, aggregation)
-    return _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation)
+        return cover_round(
+            keyed, 1, fresh, in_spans, inputs, 1, 1, outputs, now, fold, aggregation, heads, slots, index
+        )
+    return cover_round(keyed, k, fresh, in_spans, inputs, v, w, outputs, now, fold, aggregation, heads, slots, index)

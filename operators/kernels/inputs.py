@@ -27,7 +27,7 @@ from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.running_traces import seal
 from vernier.storage.kernels.status import OVERFLOW
 
-_key_updates = OF_KEY_UPDATES.intrinsic()
+key_updates = OF_KEY_UPDATES.intrinsic()
 
 
 @borrowing
@@ -110,7 +110,7 @@ def keyed_rows(run, op, source):  # type: ignore[no-untyped-def]
     columns of key and val, once in rows and once in keyed rows."""
     k, v, first = of(run, op, KEYS), of(run, op, VALS), slot(outs_of(run), source, FIRST)
     at = of(run, op, A) + first * (k + v)
-    rows, status = _key_updates(load(run, KEY_UPDATES), (
+    rows, status = key_updates(load(run, KEY_UPDATES), (
         rows_of(run, source), pool_words(run, at, k), pool_words(run, at + k, v), of(run, op, DEPTH) + 2
     ))  # fmt: skip
     return rows, OVERFLOW if status != 0 else 0

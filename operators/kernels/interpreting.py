@@ -5,16 +5,31 @@ steps. The kernels of the operators are called at their addresses (storage/kerne
 once and serves all plans. What it does not do, it does not begin or gives up: Python then runs the slice.
 """
 
+import numpy as np
 from numba import njit
 
-from vernier.operators.kernels import reductions, steps
+from vernier.operators.kernels import group_steps, reductions, steps
 from vernier.operators.kernels.inputs import emitted, of, traces_of
+from vernier.operators.kernels.lanes import (
+    ABORTED,
+    NONE,
+    PEER,
+    REFUSED,
+    agree,
+    begin_streams,
+    give_up,
+    meet,
+)
 from vernier.operators.kernels.programs import (
     ACCUMULATE,
+    ALONG,
     ARRANGE,
     BUCKET,
+    CHOSEN,
     CONSOLIDATED,
     ENTER,
+    EXTREMES,
+    FLAG,
     FOLLOW,
     INPUT,
     JOIN,
@@ -25,7 +40,10 @@ from vernier.operators.kernels.programs import (
     MOST_ROWS,
     OTHER,
     REDUCE,
+    SESSIONS,
+    SIZE,
     SOURCE,
+    TOP,
     TRACE,
     UNION,
     VARIABLE,
@@ -38,15 +56,20 @@ from vernier.operators.kernels.programs import (
     F,
 )
 from vernier.operators.kernels.runs import (
+    AGREED,
     CHAINS,
     CLOCK,
     CLOCK_KIND,
     CLOSE_BATCHES,
+    FIRST,
     FREE,
     KEPT,
     KEPT_USED,
     LOOP_ROUNDS,
+    LOWER,
     MARK,
+    MERGED,
+    MERGED_LEFT,
     NANOSECONDS,
     NEXT,
     NOT_HERE,
@@ -55,19 +78,22 @@ from vernier.operators.kernels.runs import (
     OPS,
     OWNER,
     PARTS_USED,
+    PROPOSED,
     REACH,
     ROUNDS,
-    ROWS,
     ROWS_OUT,
     SECONDS,
     STAT_WORDS,
     STATS,
     STEPS_DONE,
+    TENDS,
     TIME,
+    TIMED,
     TOO_LARGE,
     TRACE_COUNT,
     UPPER,
     WORKED,
+    WORKERS,
     clear,
     gather,
     note,
@@ -75,20 +101,24 @@ from vernier.operators.kernels.runs import (
     parts_of,
     pass_on,
     pool_words,
+    rows_of,
     set_slot,
     slot,
 )
-from vernier.storage.kernels.cells import word
-from vernier.storage.kernels.held import drop, owned, store
+from vernier.storage.kernels.cells import cell, put, word
+from vernier.storage.kernels.closing import close, commit, drop_batch
+from vernier.storage.kernels.held import drop, store
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import load
-from vernier.storage.kernels.running_traces import begin, close, drop_batch, forget, mark_of
+from vernier.storage.kernels.running_traces import ATTENTION, begin, field, forget, mark_of
 from vernier.storage.kernels.separate import read_clock
 
 
 @borrowing
 def _clock(run):  # type: ignore[no-untyped-def]
-    """Nanoseconds since some moment."""
+    """Nanoseconds since some moment; 0 in runs that are not timed."""
+    if load(run, TIMED) == 0:
+        return 0
     read_clock(load(run, CLOCK), load(run, CLOCK_KIND), run + 8 * SECONDS)
     return load(run, SECONDS) * 1_000_000_000 + load(run, NANOSECONDS)
 
@@ -128,6 +158,12 @@ def _step(run, op):  # type: ignore[no-untyped-def]
         return reductions.follow(run, op)
     if kind == CONSOLIDATED:
         return steps.consolidated(run, op)
+    if kind == TOP or kind == CHOSEN:
+        return group_steps.choose(run, op)
+    if kind == ALONG:
+        return group_steps.along(run, op)
+    if kind == SESSIONS or kind == EXTREMES:
+        return group_steps.chain(run, op)
     return NOT_HERE
 
 
@@ -147,7 +183,7 @@ def _counted(run, op, status, began):  # type: ignore[no-untyped-def]
     store(run, WORKED, 0)
     now = _clock(run)
     store(stats, ROWS_OUT, load(stats, ROWS_OUT) + rows)
-    store(stats, TIME, load(stats, TIME) + now - began)
+    store(stats, TIME, load(stats, TIME) + (now - began) * load(run, TIMED))
     return 0, now
 
 
@@ -160,6 +196,34 @@ def _run_inner(run, first, stop):  # type: ignore[no-untyped-def]
         if status != 0:
             return status
     return 0
+
+
+@borrowing
+def _next_noted(run, now):  # type: ignore[no-untyped-def]
+    """The least noted round from `now` on; NONE if there is none."""
+    noted = load(run, NOTED)
+    while now < load(run, REACH):
+        if load(noted, now) != 0:
+            return now
+        now += 1
+    return NONE
+
+
+@njit(cache=True)
+def _agreed(run, loop, guess):  # type: ignore[no-untyped-def]
+    """The least round, `guess` or later, for which a worker has work: (the round, or NONE; its next operator; status).
+    A loop in which rows travel begins with the round `guess`, up to the first exchange, which also carries the rounds
+    that workers propose: usually it is this one. If no worker proposes it, none had anything to send, and what was done
+    of it had no effect."""
+    first, leader = of(run, loop, INPUT), of(run, loop, SIZE)
+    store(run, NOW, guess)
+    store(run, PROPOSED, _next_noted(run, guess))
+    if leader < 0:
+        status = meet(run)
+        return agree(run), first, status
+    status = _run_inner(run, first, leader + 1)
+    at = load(run, AGREED)
+    return at, leader + 1 if at == guess else first, status
 
 
 @njit(cache=True)
@@ -193,21 +257,26 @@ def _run_loop(run, loop):  # type: ignore[no-untyped-def]
     for i in range(captures.shape[0]):
         if emitted(run, word(captures, i)) > 0:
             note(run, 0)
-    now = 0
-    while now < load(run, REACH):
-        if load(noted, now) != 0:
-            store(run, NOW, now)
-            status = _run_inner(run, of(run, loop, INPUT), of(run, loop, OTHER))
-            if status == 0:
-                status = _collect(run, loop)
-            if status != 0:
-                return status
-            store(noted, now, 0)
-            stats = load(run, STATS) + 8 * STAT_WORDS * loop
-            store(stats, LOOP_ROUNDS, load(stats, LOOP_ROUNDS) + 1)
+    now, first, status = 0, of(run, loop, INPUT), 0
+    while now < ROUNDS:
+        if of(run, loop, FLAG) == 1 and load(run, WORKERS) > 1:
+            now, first, status = _agreed(run, loop, now)
+        else:
+            now = _next_noted(run, now)
+        if status != 0 or now == NONE:
+            break
+        store(run, NOW, now)
+        status = _run_inner(run, first, of(run, loop, OTHER))
+        if status == 0:
+            status = _collect(run, loop)
+        if status != 0:
+            break
+        store(noted, now, 0)
+        stats = load(run, STATS) + 8 * STAT_WORDS * loop
+        store(stats, LOOP_ROUNDS, load(stats, LOOP_ROUNDS) + 1)
         now += 1
     store(run, NOW, 0)
-    return 0
+    return status
 
 
 @njit(cache=True)
@@ -262,10 +331,34 @@ def _end(run):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _commit(run):  # type: ignore[no-untyped-def]
+    """End the slice of all traces."""
+    traces = traces_of(run)
+    for t in range(load(run, TRACE_COUNT)):
+        read, kept = commit(traces, t, load(run, CLOSE_BATCHES), load(run, LOWER), load(run, UPPER))
+        store(run, MERGED, load(run, MERGED) + read)
+        store(run, MERGED_LEFT, load(run, MERGED_LEFT) + kept)
+        if field(traces, t, ATTENTION) != 0:
+            store(run, TENDS, 1)
+
+
+@njit(cache=True)
+def _concluded(run, status):  # type: ignore[no-untyped-def]
+    """Tell the other workers with which status this one has ended; the status that they give the slice."""
+    if load(run, WORKERS) == 1 or status in (PEER, ABORTED):
+        return status
+    return meet(run) if status == 0 else give_up(run, status)
+
+
+@njit(cache=True, nogil=True)
 def run_slice(words, root):  # type: ignore[no-untyped-def]
-    """Run a slice: `words` is the run (kernels/runs.py), the first `root` operators those of the root scope. Returns a
-    status; if it is not 0, nothing remains of the run."""
+    """Run a slice: `words` is the run (kernels/runs.py), the first `root` operators those of the root scope; 0 if this
+    worker cannot run it here. Returns a status; if it is not 0, nothing remains of the run."""
     run = words.ctypes.data
+    if load(run, WORKERS) > 1:
+        begin_streams(run)
+    if root == 0:
+        return _concluded(run, REFUSED)
     traces, outs = traces_of(run), outs_of(run)
     begin(traces, load(run, TRACE_COUNT))
     for op in range(load(run, OPS)):
@@ -280,7 +373,10 @@ def run_slice(words, root):  # type: ignore[no-untyped-def]
     left = _end(run)
     if left and status == 0:
         status = NOT_HERE
-    if status != 0:
+    status = _concluded(run, status)
+    if status == 0:
+        _commit(run)
+    else:
         for t in range(load(run, TRACE_COUNT)):
             drop_batch(traces, t)
         for op in range(load(run, OPS)):
@@ -289,10 +385,13 @@ def run_slice(words, root):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def take_output(words, op):  # type: ignore[no-untyped-def]
-    """The matrix that a view has emitted, columns to skip included."""
+def take_output(words, op, columns):  # type: ignore[no-untyped-def]
+    """These columns of the updates that a view has emitted."""
     run = words.ctypes.data
-    outs = outs_of(run)
-    rows = owned(slot(outs, op, OWNER), slot(outs, op, 1), slot(outs, op, ROWS), slot(outs, op, 3))
+    rows, first = rows_of(run, op), slot(outs_of(run), op, FIRST)
+    taken = np.empty((rows.shape[0], columns.shape[0]), np.int64)
+    for i in range(taken.shape[0]):
+        for c in range(taken.shape[1]):
+            put(taken, i, c, cell(rows, i, first + word(columns, c)))
     clear(run, op)
-    return rows
+    return taken

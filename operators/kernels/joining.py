@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
+from vernier.storage.kernels.cells import cell, fetch, more_rows, put, word
 from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.sorting import add_checked, stable_order
 from vernier.storage.kernels.status import OVERFLOW
@@ -19,7 +19,10 @@ KEY, FRESH, OTHER = 0, 1, 2
 _REPLAY = 64
 """Above this many pairs per row, a key's two histories are replayed in time order instead of paired fact by fact."""
 
+_AHEAD = 4
+"""How many keys ahead histories are fetched."""
 _HALF = 1 << 31
+_NEVER = np.iinfo(np.int64).max
 
 
 @njit(cache=True, inline="always")
@@ -83,16 +86,29 @@ def _same_fact(rows, i, start, stop, time):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _fact_ends(rows, first, stop, time, last, ends):  # type: ignore[no-untyped-def]
+def _gone(rows, first, stop, time, last):  # type: ignore[no-untyped-def]
+    """When the fact of rows [first, stop) is gone; the greatest time if copies remain."""
+    copies = np.int64(0)
+    for i in range(first, stop):
+        copies, wrapped = add_checked(copies, cell(rows, i, last))
+        if wrapped:
+            # An overflow, which `_pair_two` finds.
+            return _NEVER
+    return cell(rows, stop - 1, time) if copies == 0 else _NEVER
+
+
+@inlined
+def _find_facts(rows, first, stop, time, last, facts):  # type: ignore[no-untyped-def]
     """Find the facts in rows [first, stop): the runs of rows that agree in columns [0, last), except `time`. Writes
-    their ends and returns their number."""
-    facts = 0
-    for i in range(first + 1, stop):
-        if not _same_fact(rows, i, 0, last, time):
-            put_word(ends, facts, i)
-            facts += 1
-    put_word(ends, facts, stop)
-    return facts + 1
+    where each ends and when it is gone, and returns their number."""
+    count, begin = 0, first
+    for end in range(first + 1, stop + 1):
+        if end == stop or not _same_fact(rows, end, 0, last, time):
+            put(facts, count, 0, end)
+            put(facts, count, 1, _gone(rows, begin, end, time, last))
+            count += 1
+            begin = end
+    return count
 
 
 @inlined
@@ -145,20 +161,23 @@ def _pair_two(fresh, first, last, entries, start, stop, layout, out, count):  # 
 
 
 @inlined
-def _pair_facts(fresh, f0, f1, entries, e0, e1, layout, ends, out, count):  # type: ignore[no-untyped-def]
-    """Pair each fact of the rows [f0, f1) with each of the entries [e0, e1). Returns (rows written, wrapped)."""
-    facts = _fact_ends(entries, e0, e1, layout.time_e, layout.diff_e, ends)
+def _pair_facts(fresh, f0, f1, entries, e0, e1, layout, facts, out, count):  # type: ignore[no-untyped-def]
+    """Pair each fact of the rows [f0, f1) with each of the entries [e0, e1) that is there at the same time. Returns
+    (rows written, wrapped)."""
+    found = _find_facts(entries, e0, e1, layout.time_e, layout.diff_e, facts)
     first = f0
     while first < f1:
         last = first + 1
         while last < f1 and _same_fact(fresh, last, 1 + layout.k, layout.time_f, layout.time_f):
             last += 1
+        begin, gone = cell(fresh, first, layout.time_f), _gone(fresh, first, last, layout.time_f, layout.diff_f)
         start = e0
-        for fact in range(facts):
-            stop = word(ends, fact)
-            count, wrapped = _pair_two(fresh, first, last, entries, start, stop, layout, out, count)
-            if wrapped:
-                return count, True
+        for fact in range(found):
+            stop = cell(facts, fact, 0)
+            if cell(entries, start, layout.time_e) < gone and begin < cell(facts, fact, 1):
+                count, wrapped = _pair_two(fresh, first, last, entries, start, stop, layout, out, count)
+                if wrapped:
+                    return count, True
             start = stop
         first = last
     return count, False
@@ -275,13 +294,16 @@ def pair_rows(  # type: ignore[no-untyped-def]
             break
         guess += (runs[q + 1] - runs[q]) * (cell(spans, q, 1) - cell(spans, q, 0))
     out = np.empty((min(guess, 1 << 16), origin.shape[0] + now.shape[0] + 2), np.int64)
-    ends = np.empty(64, np.int64)
+    facts = np.empty((64, 2), np.int64)
     time_f = 1 + k + vf
     layout = _Layout(k, time_f, time_f + 1 + fresh_depth, vo, vo + 1 + entry_depth, origin, index, now)
     count = 0
     for q in range(key, runs.shape[0] - 1):
         f0, f1, e0, e1 = word(runs, q), word(runs, q + 1), cell(spans, q, 0), cell(spans, q, 1)
         n, m = f1 - f0, e1 - e0
+        if q + _AHEAD < runs.shape[0] - 1:
+            fetch(entries, cell(spans, q + _AHEAD, 0), 0)
+            fetch(entries, cell(spans, q + _AHEAD, 1) - 1, 0)
         if n == 0 or m == 0:
             continue
         if count >= most:
@@ -305,9 +327,9 @@ def pair_rows(  # type: ignore[no-untyped-def]
         if n == 1 or m == 1:
             count, wrapped = _pair_each(fresh, f0, f2, entries, e0, e1, layout, out, count)
         else:
-            if m > ends.shape[0]:
-                ends = np.empty(2 * m, np.int64)
-            count, wrapped = _pair_facts(fresh, f0, f2, entries, e0, e1, layout, ends, out, count)
+            if m > facts.shape[0]:
+                facts = np.empty((2 * m, 2), np.int64)
+            count, wrapped = _pair_facts(fresh, f0, f2, entries, e0, e1, layout, facts, out, count)
         if wrapped:
             return out[:0], OVERFLOW, q, 0
         if f2 < f1:

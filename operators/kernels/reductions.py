@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.aggregating import FIELDS as RULE_WORDS
+from vernier.operators.kernels.exchanging import exchanged_keyed, route_of, travels
 from vernier.operators.kernels.inputs import (
     emitted,
     has_keyed,
@@ -32,6 +33,7 @@ from vernier.operators.kernels.programs import (
     OF_SPLIT_VISITS,
     OF_VISITED_KEYS,
     OTHER,
+    READS,
     SIZE,
     STATE,
     TOTAL,
@@ -43,6 +45,7 @@ from vernier.operators.kernels.programs import (
     E,
     F,
 )
+from vernier.operators.kernels.reading import read_part
 from vernier.operators.kernels.runs import (
     ACCUMULATE_ROWS,
     COVER_KEYS,
@@ -66,9 +69,19 @@ from vernier.operators.kernels.runs import (
     rows_of,
 )
 from vernier.storage.kernels.cells import cell, put, word
-from vernier.storage.kernels.held import matrix, store
+from vernier.storage.kernels.held import matrix, store, vector
 from vernier.storage.kernels.pointers import load
-from vernier.storage.kernels.running_traces import V, entries_of, field, mark_of, select, settled
+from vernier.storage.kernels.running_traces import (
+    V,
+    entries_of,
+    field,
+    index_of,
+    keep_arena,
+    mark_of,
+    reserve,
+    select,
+    settled,
+)
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.tries import FIELDS
 
@@ -97,7 +110,7 @@ def _schedule(run, op, visits):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _give(run, op, rows):  # type: ignore[no-untyped-def]
+def give(run, op, rows):  # type: ignore[no-untyped-def]
     """Emit corrections, and add them to the trace if the output is kept. Constants B, SIZE: the columns that sort them.
     Returns a status."""
     if rows.shape[0] == 0:
@@ -117,7 +130,7 @@ def _give(run, op, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _visited(run, op, source):  # type: ignore[no-untyped-def]
+def visited(run, op, source):  # type: ignore[no-untyped-def]
     """The keys that a reduction visits in this step: those that its input has changed and those that wait."""
     fresh, k, none = is_fresh(run, source, op), of(run, op, KEYS), matrix(0, 0, 1 + of(run, op, KEYS))
     if of(run, op, DEPTH) > 0:
@@ -132,20 +145,57 @@ def _visited(run, op, source):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _cover(run, op, keys, in_spans, inputs, v):  # type: ignore[no-untyped-def]
+    """Correct the output where one val decides. Its covers are kept with the output, if that is kept. Returns a
+    status."""
+    traces, trace, w = traces_of(run), of(run, op, TRACE), of(run, op, VALS)
+    arena, heads, slots, index = matrix(0, 0, w + 3), matrix(0, 0, 2), matrix(0, 0, 1), vector(0, 0)
+    if trace >= 0 and of(run, op, DEPTH) == 1:
+        status = reserve(traces, trace, keys)
+        if status != 0:
+            return status
+        heads, slots, index = index_of(traces, trace)
+        arena = entries_of(traces, trace)
+    source = of(run, op, INPUT)
+    fresh = rows_of(run, source) if is_fresh(run, source, op) else matrix(0, 0, 1)
+    rows, visits, arena, status, _ = _cover_keys(load(run, COVER_KEYS), (
+        keys, of(run, op, KEYS), fresh, in_spans, inputs, v, in_spans, arena, w, now_of(run, op), load(run, LOWER) - 1,
+        pool_words(run, of(run, op, C), RULE_WORDS), heads, slots, index,
+    ))  # fmt: skip
+    if heads.shape[0] > 0:
+        keep_arena(traces, trace, arena)
+    if status != 0:
+        return OVERFLOW
+    status = _schedule(run, op, visits)
+    return status if status != 0 else give(run, op, rows)
+
+
+@njit(cache=True)
 def reduce(run, op):  # type: ignore[no-untyped-def]
     """Correct the output of the keys that changed and of those scheduled for this round."""
     traces, source, depth = traces_of(run), of(run, op, INPUT), of(run, op, DEPTH)
     k, w, fold, trace = of(run, op, KEYS), of(run, op, VALS), load(run, LOWER) - 1, of(run, op, TRACE)
-    keys = _visited(run, op, source)
-    q = keys.shape[0]
-    if q == 0 or q > MOST_KEYS:
-        return 0 if q == 0 else TOO_LARGE
-    store(run, WORKED, 1)
     ti, total = of(run, source, TRACE), of(run, op, FLAG) & TOTAL != 0
-    v = field(traces, ti, V)
-    in_spans, status = select(traces, ti, load(run, SELECT_KEYS), keys, fold, mark_of(traces, ti))
+    v, reads = field(traces, ti, V), of(run, op, READS) >= 0
+    if reads:
+        if not is_fresh(run, source, op):
+            return 0
+        store(run, WORKED, 1)
+        keys, in_spans, inputs, _, status = read_part(run, op, source)
+        q = keys.shape[0]
+    else:
+        keys = visited(run, op, source)
+        q = keys.shape[0]
+        if q == 0 or q > MOST_KEYS:
+            return 0 if q == 0 else TOO_LARGE
+        store(run, WORKED, 1)
+        in_spans, status = select(traces, ti, load(run, SELECT_KEYS), keys, fold, mark_of(traces, ti))
+        inputs = entries_of(traces, ti)
     if status != 0:
         return status
+    rules = of(run, op, C)
+    if of(run, op, FLAG) & COVERS != 0:
+        return _cover(run, op, keys, in_spans, inputs, v)
     out_spans, outputs = matrix(0, 0, 2), matrix(0, 0, w + depth + 2)
     if trace >= 0 and not total:
         out_spans, status = select(traces, trace, load(run, SELECT_KEYS), keys, fold, mark_of(traces, trace))
@@ -154,33 +204,26 @@ def reduce(run, op):  # type: ignore[no-untyped-def]
         outputs = entries_of(traces, trace)
     else:
         out_spans = np.zeros((q, 2), np.int64)
-    inputs, rules = entries_of(traces, ti), of(run, op, C)
-    if of(run, op, FLAG) & COVERS != 0:
-        rows, visits, status, _ = _cover_keys(load(run, COVER_KEYS), (
-            keys, k, in_spans, inputs, v, out_spans, outputs, w, now_of(run, op), fold,
-            pool_words(run, rules, RULE_WORDS),
-        ))  # fmt: skip
-    else:
-        rows, visits, status, _ = _reduce_keys(load(run, REDUCE_KEYS), (
-            keys, k, in_spans, inputs, inputs, False, v, out_spans, outputs, w, now_of(run, op), fold,
-            pool_rows(run, rules, of(run, op, D), RULE_WORDS), total,
-        ))  # fmt: skip
+    rows, visits, status, _ = _reduce_keys(load(run, REDUCE_KEYS), (
+        keys, k, in_spans, inputs, inputs, False, v, out_spans, outputs, w, now_of(run, op), fold,
+        pool_rows(run, rules, of(run, op, D), RULE_WORDS), total,
+    ))  # fmt: skip
     if status != 0:
         return OVERFLOW
     status = _schedule(run, op, visits)
-    return status if status != 0 else _give(run, op, rows)
+    return status if status != 0 else give(run, op, rows)
 
 
 @njit(cache=True)
 def accumulate(run, op):  # type: ignore[no-untyped-def]
     """Add the input to the vectors of its keys."""
-    source = of(run, op, INPUT)
-    if emitted(run, source) == 0:
+    source, sends = of(run, op, INPUT), travels(run, route_of(run, op))
+    if emitted(run, source) == 0 and not sends:
         return 0
     store(run, WORKED, 1)
     rows = rows_of(run, source)
-    if not has_keyed(run, op, source):
-        rows, status = keyed_rows(run, op, source)
+    if sends or not has_keyed(run, op, source):
+        rows, status = exchanged_keyed(run, op, source) if sends else keyed_rows(run, op, source)
         if status != 0 or rows.shape[0] == 0:
             return status
     state = of(run, op, STATE)
@@ -192,7 +235,7 @@ def accumulate(run, op):  # type: ignore[no-untyped-def]
     ))  # fmt: skip
     if status == 0:
         status = seal_rows(run, state, changes)
-    return status if status != 0 else _give(run, op, made)
+    return status if status != 0 else give(run, op, made)
 
 
 @njit(cache=True)
@@ -210,4 +253,4 @@ def follow(run, op):  # type: ignore[no-untyped-def]
     ))  # fmt: skip
     if status == 0 and state >= 0:
         status = seal_rows(run, state, changes)
-    return status if status != 0 else _give(run, op, made)
+    return status if status != 0 else give(run, op, made)

@@ -13,13 +13,23 @@ from vernier.storage.kernels.held import drop, hold, matrix, retain, store, vect
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import load
 
-# Words of a run: arrays, numbers, then addresses of kernels.
+# Words of a run: arrays, numbers, then addresses of kernels. TIMED: how many times the time of a step counts; 0: it is
+# not measured. TENDS: whether merges have to go on. MERGED, MERGED_LEFT: updates of small batches that united, and what
+# was left of them, ever.
 (CODE, OPS, POOL, TRACES, TRACE_COUNT, OUTS, PARTS, PARTS_SIZE, CHAINS, KEPT, KEPT_SIZE, NOTED, STATS) = range(13)
 (LOWER, UPPER, NOW, FREE, PARTS_USED, KEPT_USED, REACH, WORKED, SECONDS, NANOSECONDS) = range(13, 23)
 (CLOCK, CLOCK_KIND, SELECT_KEYS, CLOSE_BATCHES, KEY_UPDATES, CONSOLIDATE, SORT_ORDER, RUN_PASS) = range(23, 31)
 (TOUCHED_KEYS, VISITED_KEYS, SPLIT_ROUNDS, SPLIT_VISITS, PAIR_ROWS, COVER_KEYS, REDUCE_KEYS) = range(31, 38)
-(ACCUMULATE_ROWS, FOLLOW_ROWS) = range(38, 40)
-RUN_WORDS = 40
+(ACCUMULATE_ROWS, FOLLOW_ROWS, READ_ENDS, READ_SURROUNDINGS, READ_STRETCHES, READ_RANKS) = range(38, 44)
+(TOP_KEYS, CHOOSE_KEYS, FOLLOW_ORDER, FOLLOW_SESSIONS, FOLLOW_EXTREMES, OWING_KEYS) = range(44, 50)
+INDEXES = 50
+"""Where the rows of prefix indexes are (storage/trace/prefix_index.py)."""
+(TIMED, TENDS, MERGED, MERGED_LEFT) = range(51, 55)
+# Several workers (kernels/lanes.py): how many, which is this one, where the mark of the attempt and the streams are;
+# addresses of the functions that wait; counts; the round that this worker proposes, and the one that all agree on.
+(WORKERS, INDEX, LANES, STREAMS, CHECK, SYSCALL, FUTEX, LOOKS, CROWDED) = range(55, 64)
+(SENT_WORDS, WAITED, PROPOSED, AGREED, SLEEP) = range(64, 69)
+RUN_WORDS = 70  # SLEEP has two
 
 OWNER, AT, ROWS, WIDTH, FIRST, KEYED, NEXT, SLOT_WORDS = range(8)
 """Words of a slot: its owner, its matrix, how many columns to skip (1 for the hash of keyed rows), and, for keyed rows

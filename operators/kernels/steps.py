@@ -7,6 +7,7 @@ Python must run the slice.
 import numpy as np
 from numba import njit
 
+from vernier.operators.kernels.exchanging import exchanged_into, exchanged_keyed, route_of, travels
 from vernier.operators.kernels.inputs import (
     emitted,
     has_keyed,
@@ -173,14 +174,14 @@ def enter(run, op):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def arrange(run, op):  # type: ignore[no-untyped-def]
     """Seal the input by key."""
-    source = of(run, op, INPUT)
-    if emitted(run, source) == 0:
+    source, sends = of(run, op, INPUT), travels(run, route_of(run, op))
+    if emitted(run, source) == 0 and not sends:
         return 0
     store(run, WORKED, 1)
-    if has_keyed(run, op, source):
+    if not sends and has_keyed(run, op, source):
         pass_on(run, source, op, of(run, op, KEYS) + 1)
     else:
-        rows, status = keyed_rows(run, op, source)
+        rows, status = exchanged_keyed(run, op, source) if sends else keyed_rows(run, op, source)
         if status != 0 or rows.shape[0] == 0:
             return status
         emit(run, op, rows, 1, of(run, op, KEYS) + 1)
@@ -253,11 +254,13 @@ def join(run, op):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def consolidated(run, op):  # type: ignore[no-untyped-def]
     """The net changes of the input. FLAG: there may be none."""
-    source = of(run, op, INPUT)
-    if emitted(run, source) == 0:
-        return 0
+    spare = load(run, OPS)
+    source, status = exchanged_into(run, route_of(run, op), of(run, op, INPUT), spare)
+    if status != 0 or emitted(run, source) == 0:
+        return status
     columns = pool_words(run, of(run, op, A), of(run, op, SIZE))
     rows, status = _consolidate(load(run, CONSOLIDATE), (dense(run, source), columns))
+    clear(run, spare)
     if status != 0:
         return OVERFLOW
     emit(run, op, rows, 0, 0)
@@ -267,22 +270,27 @@ def consolidated(run, op):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def variable_begins(run, op):  # type: ignore[no-untyped-def]
     """Take the changes of a variable's initial value, which is operator OTHER. Returns a status."""
-    source, bucket = of(run, op, OTHER), of(run, op, BUCKET)
-    if emitted(run, source) == 0:
-        return 0
+    spare, bucket, depth = load(run, OPS), of(run, op, BUCKET), of(run, of(run, op, OTHER), DEPTH)
+    source, status = exchanged_into(run, route_of(run, op), of(run, op, OTHER), spare)
+    if status != 0 or emitted(run, source) == 0:
+        return status
     for at, sign in ((0, 1), (1, -1)):
-        rows = relocated(run, source, of(run, op, WIDE), of(run, source, DEPTH), at, sign)
+        rows = relocated(run, source, of(run, op, WIDE), depth, at, sign)
         status = put_part(run, bucket, at, rows, 0, 0)
         if status != 0:
             return status
+    clear(run, spare)
     note(run, 0)
     return 0
 
 
 @njit(cache=True)
 def variable_collects(run, op, limit, truncates):  # type: ignore[no-untyped-def]
-    """Move the output of the body, operator INPUT, into the next round. Returns a status."""
-    source, bucket, later, spare = of(run, op, INPUT), of(run, op, BUCKET), load(run, NOW) + 1, load(run, OPS)
+    """Move the output of the body, operator INPUT, into the next round. C: its route. Returns a status."""
+    bucket, later, spare = of(run, op, BUCKET), load(run, NOW) + 1, load(run, OPS)
+    source, status = exchanged_into(run, of(run, op, C), of(run, op, INPUT), spare)
+    if status != 0:
+        return status
     count, known = emitted(run, source), slot(outs_of(run), source, KEYED)
     if count > 0 and known > 0 and later < limit and not waits(run, bucket, later):
         # These rows are sorted and consolidated already; only the round differs.
@@ -300,6 +308,7 @@ def variable_collects(run, op, limit, truncates):  # type: ignore[no-untyped-def
         status = put_part(run, bucket, later, relocated(run, source, of(run, op, WIDE), 1, later, 1), 0, 0)
         if status != 0:
             return status
+    clear(run, spare)
     gather(run, bucket, later, spare)
     if emitted(run, spare) == 0:
         return 0

@@ -1,10 +1,9 @@
 """Reads the surroundings of rows: the rows that a slice changes, with those around them in the order of the vals.
 
-Where a row of the output depends on a few copies on either side (neighbours), or on the run of near values that it
-belongs to (sessions), a change reaches no further. So a group is read from each changed row to both sides until enough
-copies are there that the slice does not change, or until the run ends. Between such stretches rows are missing, but at
-the ends of each stretch are rows that do not change, and neither does what a reduction makes of them: the corrections
-are those of the whole group. Outside loops only, where time is total.
+Where a row of the output depends on a few copies on either side (neighbours), a change reaches no further. So a group
+is read from each changed row to both sides until enough copies are there that the slice does not change. Between such
+stretches rows are missing, but at the ends of each stretch are rows that do not change, and neither does what a
+reduction makes of them: the corrections are those of the whole group. Outside loops only, where time is total.
 """
 
 import numpy as np
@@ -64,23 +63,6 @@ def _seek(table, low, high, pos, rows, row, first, v):  # type: ignore[no-untype
 
 
 @inlined
-def _goes_on(table, batch, val, last, last_val, whole, got, reach, on, flag, gap, forward):  # type: ignore[no-untyped-def]
-    """Whether the next val belongs to the stretch, of which `got` copies were counted, the last at `last_val`."""
-    if gap < 0:
-        return got < reach or order_of_vals(table, batch, val, last, last_val, whole) == 0
-    address = cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE)
-    if flag >= 0 and load(address, flag) == 0:
-        return False
-    if last < 0:
-        return True
-    here = load(address, on)
-    there = load(cell(table, last, VALS) + 8 * last_val * cell(table, last, VAL_STRIDE), on)
-    # Differences of int64 always fit unsigned numbers.
-    apart = np.uint64(here) - np.uint64(there) if forward else np.uint64(there) - np.uint64(here)
-    return apart <= np.uint64(gap)
-
-
-@inlined
 def append_val(table, batch, val, v, copies, found, size):  # type: ignore[no-untyped-def]
     address = cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE)
     for c in range(v):
@@ -102,14 +84,13 @@ def reverse_rows(found, first, stop, columns):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def read_surroundings(table, rows, k, v, fold, whole, reach, on, flag, gap):  # type: ignore[no-untyped-def]
+def read_surroundings(table, rows, k, v, fold, whole, reach):  # type: ignore[no-untyped-def]
     """What the output depends on for rows that can depend on the rows of this slice, of each key that these touch.
 
-    table, rows, k, v, fold: as for `read_ends` (kernels/ends.py). With gap < 0, `reach` copies on either side are read,
-    and of the vals with the first `whole` words of the last one all (v: no more than that one); vals that share these
-    words with the changed row do not count. Else the run of values of word `on` in which each is at most `gap` after
-    the one before; a val whose word `flag` (-1: none) is 0 is in no run. Returns (keys, spans, entries, status) as
-    `read_ends` does. O((batches + log rows of the key) x rows + batches x rows read).
+    table, rows, k, v, fold: as for `read_ends` (kernels/ends.py). `reach` copies on either side are read, and of the
+    vals with the first `whole` words of the last one all (v: no more than that one); vals that share these words with
+    the changed row do not count. Returns (keys, spans, entries, status) as `read_ends` does. O((batches + log rows of
+    the key) x rows + batches x rows read).
     """
     runs = key_runs(rows, k)
     q, batches = runs.shape[0] - 1, table.shape[0]
@@ -154,9 +135,7 @@ def read_surroundings(table, rows, k, v, fold, whole, reach, on, flag, gap):  # 
                         changed, got, last = row, np.int64(0), -1
                         row += 1
                     if not mine:
-                        if not _goes_on(
-                            table, batch, val, last, last_val, whole, got, reach, on, flag, gap, forward == 1
-                        ):
+                        if got >= reach and order_of_vals(table, batch, val, last, last_val, whole) != 0:
                             break
                         if copies != 0:
                             if size == found.shape[0]:
@@ -164,7 +143,7 @@ def read_surroundings(table, rows, k, v, fold, whole, reach, on, flag, gap):  # 
                             append_val(table, batch, val, v, copies, found, size)
                             size += 1
                         alike = whole < v and order_of_row(table, batch, val, rows, changed, 1 + k, whole) == 0
-                        if copies > 0 and not (gap < 0 and alike):
+                        if copies > 0 and not alike:
                             got += min(copies, max(reach - got, 0))
                             last, last_val = batch, val
                     if forward == 1:

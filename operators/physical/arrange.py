@@ -81,9 +81,6 @@ def exchange_updates(
 class Arrange(Operator):
     """Keeps its input by key words `op.key`, with val words `op.val`. O(n log n) a step for n new updates."""
 
-    adds_up = True
-    """Whether updates of one row and time may be replaced by their sum."""
-
     def __init__(self, op: ArrangeOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = self.read(op, scope)
@@ -103,7 +100,7 @@ class Arrange(Operator):
         self.agrees = False
         self.combiner: Combiner | None = None
         self.sent: list[int] | None = None
-        if self.exchanges and self.adds_up and not op.val:
+        if self.exchanges and op.sums_first:
             # Only the key travels, and its copies are added up first.
             self.combiner = Combiner(self.key_width)
             if not self.in_order:
@@ -172,12 +169,15 @@ class Arrange(Operator):
 
 
 class View(Operator):
-    """The changes of a view as its arrangement sealed them: rows are key words, then val words."""
+    """The changes of a view. Its arrangement seals key words, then val words; the view has them in the order of its
+    schema."""
 
     def __init__(self, op: ViewOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = scope.operator(op.input)
         self.name = op.view
+        words, width = scope.plan.views[op.view].words, op.width
+        self.columns = None if words == tuple(range(width)) else np.array([*words, width, width + 1])
         self.changes: list[Ints] = []
         self.emitted = 0
 
@@ -190,8 +190,18 @@ class View(Operator):
         """Collect this slice's changes for the epoch's result."""
         self.out = self.input.out
         if self.out is not None:
-            self.changes.append(self.out)
-            self.emitted += len(self.out)
+            self.add(self.out if self.columns is None else self.out[:, self.columns])
+
+    def add(self, rows: Ints) -> None:
+        """Collect changes, whose words are in the order of the view's schema."""
+        self.changes.append(rows)
+        self.emitted += len(rows)
+
+    def taken(self) -> Ints:
+        """The epoch's changes, consolidated within each slice."""
+        if not self.changes:
+            return np.empty((0, self.op.width + 2), np.int64)
+        return np.ascontiguousarray(together(self.changes))
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {ArrangeOp: Arrange, ViewOp: View}

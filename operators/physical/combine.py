@@ -11,20 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vernier.operators.kernels.aggregating import (
-    AVG,
-    AVG_DECIMAL,
-    COUNT,
-    FLAG,
-    KIND,
-    SHIFT,
-    SUM,
-    SUM_DECIMAL,
-    UNCOUNTED,
-    WORD,
-    WORDS,
-)
-from vernier.operators.kernels.combining import IS_FLAG, PLAIN, combine_rows
+from vernier.operators.kernels.aggregating import SHIFT, UNCOUNTED
+from vernier.operators.kernels.combining import combine_rows
+from vernier.operators.planning.combined import gates_of
 from vernier.operators.planning.stages import Words
 from vernier.storage.updates import Ints
 
@@ -53,22 +42,8 @@ class Combiner:
 
 
 def combiner_of(aggregations: Sequence[Words], key: int, vals: int, texts: Words) -> Combiner | None:
-    """The combiner of rows `[key | val …]` for linear aggregates, whose words are columns of `[hash | key | val]`; None
-    if the rows have to be sent as they are. texts: the words of `[key | val]` at which a text begins."""
-    if any(at >= key for at in texts):
+    """The combiner of rows for linear aggregates (see `gates_of`); None if they have to be sent as they are."""
+    gates = gates_of(aggregations, key, vals, texts)
+    if gates is None:
         return None
-    flags, summed, first = set[int](), dict[int, int](), 1 + key
-    for row in aggregations:
-        if row[FLAG] >= 0:
-            flags.add(row[FLAG] - first)
-        if row[KIND] == COUNT:
-            continue
-        if row[KIND] not in (SUM, AVG) and (row[KIND] not in (SUM_DECIMAL, AVG_DECIMAL) or row[WORDS] > 1):
-            return None
-        gate = row[FLAG] - first if row[FLAG] >= 0 else PLAIN
-        if summed.setdefault(row[WORD] - first, gate) != gate:
-            return None
-    if flags & summed.keys():
-        return None
-    gates = np.array([IS_FLAG if word in flags else summed[word] for word in range(vals)], np.int64)
-    return Combiner(key, gates, all(row[SHIFT] != UNCOUNTED for row in aggregations))
+    return Combiner(key, np.array(gates, np.int64), all(row[SHIFT] != UNCOUNTED for row in aggregations))

@@ -33,6 +33,8 @@ from vernier.operators.runtime.scope import ScopeRun
 from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints
 
+_NO_ROWS, _NO_WORDS = np.empty((0, 1), np.int64), np.empty(0, np.int64)
+
 
 class Reduce(Reduction):
     """Aggregates (or distinct, or threshold) that are updated change by change."""
@@ -42,22 +44,40 @@ class Reduce(Reduction):
         self.compared = op.compared
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
         self.in_order = not self.compared and of_one_val(op.aggregations)
+        self.reads_output = self.reads_output and not (self.in_order and self.depth == 1)
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Replay the histories of the keys. Raises AggregateOverflow."""
         entries = inputs.entries
         if self.in_order:
-            rows, visits, status, fault = cover_keys(
-                keys, self.key_width, inputs.spans, entries, self.input.val_width, outputs.spans, outputs.entries,
-                self.val_width, now, fold, self.aggregations[0],
-            )  # fmt: skip
-            return self._checked(keys, rows, visits, status, fault)
+            return self._cover(keys, inputs, outputs, now, fold)
         inputs, ordered = self.by_content(inputs, self.compared)
         entries = inputs.entries
         rows, visits, status, fault = reduce_keys(
             keys, self.key_width, inputs.spans, entries, ordered, ordered is not entries, self.input.val_width,
             outputs.spans, outputs.entries, self.val_width, now, fold, self.aggregations, self.total,
         )  # fmt: skip
+        return self._checked(keys, rows, visits, status, fault)
+
+    def reserve(self, keys: Ints) -> None:
+        """For covers, if they are kept."""
+        super().reserve(keys)
+        if self.trace is not None and self.in_order and self.depth == 1:
+            self.trace.covers(keys, self.scope.slice.fold)
+
+    def _cover(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
+        """What `correct` does where one val decides."""
+        trace = self.trace if self.depth == 1 else None
+        heads, slots, index, arena = _NO_ROWS, _NO_ROWS, _NO_WORDS, outputs.entries
+        fresh = self.input.fresh if isinstance(self.input.fresh, np.ndarray) and self.input.depth == 1 else _NO_ROWS
+        if trace is not None:
+            heads, slots, index, arena = trace.covers(keys, fold)
+        rows, visits, arena, status, fault = cover_keys(
+            keys, self.key_width, fresh, inputs.spans, inputs.entries, self.input.val_width, outputs.spans, arena,
+            self.val_width, now, fold, self.aggregations[0], heads, slots, index,
+        )  # fmt: skip
+        if trace is not None:
+            trace.keep_arena(arena)
         return self._checked(keys, rows, visits, status, fault)
 
     def _checked(self, keys: Ints, rows: Ints, visits: Ints, status: int, fault: int) -> tuple[Ints, Ints]:

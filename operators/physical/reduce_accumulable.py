@@ -22,8 +22,8 @@ from vernier.operators.physical.arrange import exchange_updates
 from vernier.operators.physical.combine import combiner_of
 from vernier.operators.physical.reduce_base import Reduction
 from vernier.operators.planning.op import Op
-from vernier.operators.planning.plan import texts_among
 from vernier.operators.planning.reduction_ops import AccumulableReduceOp, AccumulateOp
+from vernier.operators.planning.stages import texts_among
 from vernier.operators.runtime.chunking import parts
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator

@@ -52,6 +52,8 @@ class Reduction(Operator):
         self.visits = Buckets()
         self.in_order = False
         """Whether corrections are produced in the sort order of their rows."""
+        self.reads_output = not self.total and self.trace is not None
+        """Whether corrections need the selection of the earlier output."""
         self.reads = op.reads
         self.ahead: Ints | None = None
         """While stretches are read: int64[stretches, 4], what comes before each."""
@@ -93,17 +95,21 @@ class Reduction(Operator):
         at = np.array(now, np.int64)
         if len(keys) > KEYS:
             self.input.trace.reserve(keys)
-            if self.trace is not None and not self.total:
-                self.trace.reserve(keys)
+            self.reserve(keys)
         made = [rows for first, stop in pieces(len(keys)) if len(rows := self._visit(keys[first:stop], at))]
         if made:
             self.give(together(made))
+
+    def reserve(self, keys: Ints) -> None:
+        """Reserve memory for what is kept of the output of these keys, which are visited in pieces."""
+        if self.trace is not None and self.reads_output:
+            self.trace.reserve(keys)
 
     def _visit(self, keys: Ints, now: Ints) -> Ints:
         """The corrections for a piece of the keys at round `now`; also schedules the later visits of these keys."""
         fold = self.scope.slice.fold
         inputs = self.input.trace.select(keys, fold=fold)
-        if self.total or self.trace is None:
+        if self.trace is None or not self.reads_output:
             outputs = Selection.nothing(len(keys), self.val_width + self.depth + 2)
         else:
             outputs = self.trace.select(keys, fold=fold)
@@ -134,9 +140,7 @@ class Reduction(Operator):
             if isinstance(reads, Ends):
                 keys, spans, entries, status = read_ends(*given, reads.down, reads.whole, reads.most, reads.flag)
             elif isinstance(reads, Surroundings):
-                keys, spans, entries, status = read_surroundings(
-                    *given, reads.whole, reads.reach, reads.on, reads.flag, reads.gap
-                )
+                keys, spans, entries, status = read_surroundings(*given, reads.whole, reads.reach)
             elif isinstance(reads, Ranks):
                 keys, spans, entries, status = read_ranks(
                     given[0], sums, *given[1:], reads.flag, np.array(reads.shares, np.float64)

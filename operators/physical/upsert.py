@@ -27,8 +27,6 @@ from vernier.storage.updates import Ints, consolidate_rows
 class Upsert(Arrange):
     """The arrangement by `op.key` of the newest rows. O(n log n) a step for n upserts, plus one lookup per key."""
 
-    adds_up = False
-
     def step(self, now: Round) -> None:
         """Seal the changes that the upserts cause."""
         data = self._exchanged() if self.exchanges else self.input.out

@@ -15,10 +15,10 @@ from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, ViewOp
-from vernier.operators.planning.plan import ArrangementPlan, ViewPlan, texts_among
+from vernier.operators.planning.plan import ArrangementPlan, ViewPlan
 from vernier.operators.planning.reduction_ops import ReductionOp
 from vernier.operators.planning.sharing import identity
-from vernier.operators.planning.stages import Keep, Words
+from vernier.operators.planning.stages import Keep, Words, texts_among
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

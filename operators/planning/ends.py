@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vernier.operators.group_functions.logic import LogicSpec
-from vernier.operators.group_functions.ordered import OrderedSpec
+from vernier.operators.group_functions.ordered import OrderedSpec, Rank
 from vernier.operators.group_functions.running import RunningExtreme
-from vernier.operators.group_functions.sessions import Sessions
 from vernier.operators.kernels.aggregating import FLAG, KIND, MAX, MIN, WORD, WORDS
 from vernier.operators.language.expr.order import Orders
 from vernier.operators.language.types.schema import Field, RowType
@@ -56,10 +55,6 @@ def ends_of_extreme(aggregations: Sequence[Words], width: int) -> Ends | None:
 
 def surroundings_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Surroundings] | None:
     """The columns that vals must begin with, and what the logic reads of a group then; None if that is the group."""
-    if isinstance(spec, Sessions):
-        field = val.field(spec.on)
-        flag = 0 if field.nullable else -1
-        return [spec.on], Surroundings(val.width, 1, on=field.words - 1, flag=flag, gap=spec.gap)
     if not isinstance(spec, OrderedSpec) or spec.reach is None or spec.reach > FARTHEST:
         return None
     names, whole = [name for name, _ in spec.by], _leading(spec.by, val)
@@ -72,6 +67,9 @@ def stretches_of(spec: LogicSpec, val: RowType) -> tuple[list[str], Stretches] |
         return None
     names = [name for name, _ in spec.by]
     whole, down = _leading(spec.by, val), spec.by[0][1]
+    if isinstance(spec, Rank):
+        # Rows that are equal in the order have one rank, whatever the order of their other words.
+        whole = min(whole, sum(val.field(name).words for name in dict.fromkeys(names)))
     if not whole:
         return None
     if spec.summed is None:

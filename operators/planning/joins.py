@@ -13,9 +13,8 @@ from vernier.operators.language.plan.node import Node
 from vernier.operators.planning.arrangements import arrange
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.ops import HalfJoinOp, JoinOp
-from vernier.operators.planning.plan import texts_among
 from vernier.operators.planning.sharing import identity
-from vernier.operators.planning.stages import Keep, Words
+from vernier.operators.planning.stages import Keep, Words, texts_among
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

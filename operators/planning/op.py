@@ -117,6 +117,11 @@ class Op:
         return {}
 
 
+def exchange_facts(exchange: bool, sums_first: bool) -> dict[str, Any]:
+    """What explanations say of an exchange. sums_first: rows of one key and time are added up before they are sent."""
+    return {"exchange": exchange, **({"sums_first": True} if sums_first else {})}
+
+
 @dataclass
 class FedOp(Op):
     """An operator with one input."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.planning.op import FedOp, KeyedOp, Op, PassingOp
-from vernier.operators.planning.stages import Stage, Words, carry_all
+from vernier.operators.planning.op import FedOp, KeyedOp, Op, PassingOp, exchange_facts
+from vernier.operators.planning.stages import Stage, Words, call_facts, carry_all
 
 
 @dataclass
@@ -43,7 +43,7 @@ class LinearOp(FedOp):
         return carry_all(self.stages, ops[self.input].part)
 
     def facts(self) -> dict[str, Any]:
-        return {"fused": len(self.stages)}
+        return {"fused": len(self.stages), **call_facts(self.stages)}
 
 
 @dataclass
@@ -81,6 +81,8 @@ class ArrangeOp(KeyedOp):
     former: tuple[str, Words] | None = field(default=None, init=False)
 
     kind = "arrange"
+    adds_up: ClassVar[bool] = True
+    """Whether updates of one row and time may be replaced by their sum."""
 
     @property
     def arrangement(self) -> str | None:
@@ -101,8 +103,13 @@ class ArrangeOp(KeyedOp):
     def settle_exchange(self, ops: Sequence[Op]) -> None:
         self.exchange = ops[self.input].part != self.key
 
+    @property
+    def sums_first(self) -> bool:
+        """Whether copies of a key at one time are added up before they are sent: only the key travels then."""
+        return self.exchange and self.adds_up and not self.val
+
     def facts(self) -> dict[str, Any]:
-        return {"exchange": self.exchange}
+        return exchange_facts(self.exchange, self.sums_first)
 
 
 @dataclass
@@ -110,6 +117,7 @@ class UpsertOp(ArrangeOp):
     """An arrangement of the newest row of each key, from a source's upserts (operators/physical/upsert.py)."""
 
     kind = "upsert"
+    adds_up = False
 
 
 @dataclass
@@ -167,7 +175,7 @@ class JoinOp(Op):
         return carry_all(self.stages, tuple(self.columns.index(column) for column in wanted))
 
     def facts(self) -> dict[str, Any]:
-        return {"fused": 1 + len(self.stages)} if self.stages else {}
+        return {"fused": 1 + len(self.stages), **call_facts(self.stages)} if self.stages else {}
 
 
 @dataclass
@@ -242,6 +250,9 @@ class InspectOp(PassingOp):
     where: str
 
     kind = "inspect"
+
+    def facts(self) -> dict[str, Any]:
+        return {"calls": "change"}
 
 
 @dataclass

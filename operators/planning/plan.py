@@ -211,11 +211,6 @@ class Plan:
         return about | op.facts()
 
 
-def texts_among(words: Words, texts: Words) -> Words:
-    """The positions of texts in rows that pick `words` from other rows, whose texts begin at `texts`."""
-    return tuple(i for i, word in enumerate(words) if word in texts)
-
-
 def rows_wanted(plan: Plan, of: int) -> bool:
     """Whether an operator reads the output rows of operator `of` itself, rather than the arrangement that keeps
     them."""

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.combined import gates_of
 from vernier.operators.planning.in_order import InOrder
-from vernier.operators.planning.op import KeyedOp, Op
-from vernier.operators.planning.stages import Words
+from vernier.operators.planning.op import KeyedOp, Op, exchange_facts
+from vernier.operators.planning.stages import Words, texts_among
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,10 @@ class Ends:
 @dataclass(frozen=True)
 class Surroundings:
     """The part of a group on which the output of changed rows depends (kernels/surroundings.py): `reach` copies, at
-    least one, on either side, and all vals that share their first `whole` words; or, if gap is 0 or more, the run of
-    near values of word `on`, in which a val is not if its word `flag` is 0."""
+    least one, on either side, and all vals that share their first `whole` words."""
 
     whole: int
     reach: int
-    on: int = -1
-    flag: int = -1
-    gap: int = -1
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,7 @@ class AccumulateOp(StatefulReductionOp):
     operator, whose words `words` are the key and `val` are the words that the aggregations read. aggregations: rows of
     kernels/aggregating.py; state: the trace of the vectors; slots, page, length: how vectors are laid out
     (`vector_layout` of group_functions/aggregations.py); exchange: rows must be sent to the worker that owns their
-    key."""
+    key; sums_first: the rows of a key and time are added up before."""
 
     words: Words
     val: Words
@@ -168,6 +165,7 @@ class AccumulateOp(StatefulReductionOp):
     page: int
     length: int
     exchange: bool = True
+    sums_first: bool = field(default=False, init=False)
 
     @property
     def rows_read(self) -> Words:
@@ -178,9 +176,12 @@ class AccumulateOp(StatefulReductionOp):
 
     def settle_exchange(self, ops: Sequence[Op]) -> None:
         self.exchange = ops[self.input].part != self.words
+        texts = texts_among((*self.words, *self.val), ops[self.input].texts)
+        gates = gates_of(self.aggregations, len(self.words), len(self.val), texts)
+        self.sums_first = self.exchange and gates is not None
 
     def facts(self) -> dict[str, Any]:
-        return super().facts() | {"exchange": self.exchange}
+        return super().facts() | exchange_facts(self.exchange, self.sums_first)
 
 
 @dataclass
@@ -191,6 +192,9 @@ class BatchedReduceOp(ReductionOp):
     val: RowType
     spec: LogicSpec
     order: Words = ()
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | ({"calls": "group"} if self.spec.by_group else {})
 
 
 @dataclass

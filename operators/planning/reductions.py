@@ -71,6 +71,7 @@ from vernier.operators.planning.reduction_ops import (
     Surroundings,
     TopOp,
 )
+from vernier.operators.planning.session_ends import as_starts
 from vernier.operators.planning.sharing import identity
 from vernier.operators.planning.stages import Compute, Words
 
@@ -215,7 +216,9 @@ def build_aggregate(planner: Planner, node: logical.AggregateNode, meaning: str 
     column = ranked_column(items, val) if found is not None else None
     if found is not None and column is not None:
         arranged, moved, before = _moved(planner, below, key, val, [column])
-        found, print_ = choices(items, moved) or found, _wave_print(planner, before, key, val, spec)
+        # The same columns in another order: what there were choices for has some again.
+        found, print_ = choices(items, moved), _wave_print(planner, before, key, val, spec)
+        assert found is not None
         return _chosen(planner, node, arranged, key, val, found, print_, ranks_of(items, moved, column))
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, below, node.scope, *words)
@@ -387,11 +390,6 @@ def build_top(planner: Planner, node: ReduceNode, spec: TopK) -> int:
     return _add(planner, op, print_)
 
 
-def follows_sessions(spec: Sessions) -> bool:
-    """Whether sessions are followed change by change: an end changes with each later row, so then all rows are read."""
-    return not spec.ends
-
-
 def build_sessions(planner: Planner, node: ReduceNode, spec: Sessions) -> int:
     """The starts of sessions: an arrangement whose vals begin with the values that make them, and a reduction that
     follows them with a trace of all starts."""
@@ -406,6 +404,17 @@ def build_sessions(planner: Planner, node: ReduceNode, spec: Sessions) -> int:
         state=f"starts-{print_[:16]}",
     )  # fmt: skip
     return _add(planner, op, print_)
+
+
+def build_session_ends(planner: Planner, node: ReduceNode, spec: Sessions) -> int:
+    """The rows with their sessions' starts and ends, in the order of the node's columns."""
+    key, val = node.key_row, node.val_row
+    planner.uses[identity(node.input)] += SHARED
+    at, by, kept, before, trace = _arranged_before(planner, node.input, key, val, ())
+    planner.remember(trace, "", at, by, kept, ())
+    joined, stages = as_starts(planner, node, spec)
+    print_ = _wave_print(planner, before, key, val, spec)
+    return chain(planner, planner.build(joined), stages, node.schema.width, 0, print_, alone=False)
 
 
 def build_extremes(planner: Planner, node: ReduceNode, spec: RunningExtreme) -> int:
@@ -441,14 +450,13 @@ def build_dense_rank(planner: Planner, node: ReduceNode, spec: DenseRank) -> int
 
 def build_reduce(planner: Planner, node: ReduceNode) -> int:
     """An arrangement by the key, and a reduction that applies the node's logic to it."""
-    row = node.input.schema
     key, val = node.key_row, node.val_row
     if isinstance(node.spec, TopK) and node.scope.depth == 0 and 0 < node.spec.count <= MOST and val.width:
         return build_top(planner, node, node.spec)
     if isinstance(node.spec, DenseRank) and node.scope.depth == 0:
         return build_dense_rank(planner, node, node.spec)
-    if isinstance(node.spec, Sessions) and follows_sessions(node.spec) and node.scope.depth == 0:
-        return build_sessions(planner, node, node.spec)
+    if isinstance(node.spec, Sessions) and node.scope.depth == 0:
+        return (build_session_ends if node.spec.ends else build_sessions)(planner, node, node.spec)
     if isinstance(node.spec, RunningExtreme) and node.scope.depth == 0 and directed(node.spec, val):
         return build_extremes(planner, node, node.spec)
     found: tuple[list[str], Surroundings | Stretches] | None = None
@@ -474,6 +482,12 @@ def build_reduce(planner: Planner, node: ReduceNode) -> int:
             )  # fmt: skip
         op.reads = reads
         return _add(planner, op, print_)
+    return build_whole(planner, node)
+
+
+def build_whole(planner: Planner, node: ReduceNode) -> int:
+    """A reduction that reads whole groups."""
+    row, key, val = node.input.schema, node.key_row, node.val_row
     words = tuple(int(w) for w in row.index(key.names)), tuple(int(w) for w in row.index(val.names))
     arranged = arrange(planner, node.input, node.scope, *words)
     return reduce_groups(planner, node, arranged, key, val, node.spec, node.spec.title)

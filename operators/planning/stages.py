@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import Expr
@@ -37,6 +38,11 @@ class Stage(ABC):
     def picks(self) -> Words | None:
         """The words that it keeps of each row, if it does nothing else."""
         return None
+
+    @property
+    def by_row(self) -> bool:
+        """Whether it calls a function of the program once for each row."""
+        return False
 
     def width_after(self, width: int) -> int:
         """The words of a row behind the stage, where rows have `width` words before it."""
@@ -132,6 +138,10 @@ class Expand(Stage):
         return self.table.waits
 
     @property
+    def by_row(self) -> bool:
+        return self.table.by_row
+
+    @property
     def remembers_ns(self) -> int | None:
         return None if self.table.shifts else 0
 
@@ -213,3 +223,13 @@ def _found(part: Words | None, source: Sequence[int]) -> Words | None:
 def _width_of(expr: Expr, row: RowType) -> int:
     bound = bind(expr, row)
     return bound.type.words + int(bound.nullable)
+
+
+def texts_among(words: Words, texts: Words) -> Words:
+    """The positions of texts in rows that pick `words` from other rows, whose texts begin at `texts`."""
+    return tuple(i for i, word in enumerate(words) if word in texts)
+
+
+def call_facts(stages: Sequence[Stage]) -> dict[str, Any]:
+    """What explanations say of functions of the program that a chain calls once for each row."""
+    return {"calls": "row"} if any(stage.by_row for stage in stages) else {}

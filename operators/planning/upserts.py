@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from vernier.operators.language.plan import logical
 from vernier.operators.planning.ops import InputOp, LinearOp, UpsertOp
-from vernier.operators.planning.plan import ArrangementPlan, texts_among
-from vernier.operators.planning.stages import Take
+from vernier.operators.planning.plan import ArrangementPlan
+from vernier.operators.planning.stages import Take, texts_among
 
 if TYPE_CHECKING:
     from vernier.operators.planning.planner import Planner

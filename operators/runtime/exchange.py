@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from vernier.operators.failures import ExchangeBroken
+from vernier.operators.runtime.lanes import WORDS, Lanes
+from vernier.storage.cpus import usable_cores
 from vernier.storage.updates import Ints
 
 Round = tuple[int, ...]
@@ -23,6 +25,8 @@ class Exchange(Protocol):
 
     workers: int
     index: int
+    lanes: Lanes | None
+    """How kernels exchange rows; None if they cannot, or if there is no other worker."""
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
         """Send parts[i], int64[n, c], to worker i. Returns the part from each worker, by worker index."""
@@ -47,6 +51,7 @@ class Single:
 
     workers = 1
     index = 0
+    lanes: Lanes | None = None
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
         """The worker's own part."""
@@ -67,6 +72,7 @@ class _Shared:
 
     def __init__(self, workers: int) -> None:
         self.slots: list[object] = [None] * workers
+        self.lanes = np.zeros((workers, workers, WORDS), np.int64)
         self.barrier = threading.Barrier(workers)
 
 
@@ -75,6 +81,11 @@ class Threads:
 
     def __init__(self, shared: _Shared, workers: int, index: int) -> None:
         self._shared, self.workers, self.index = shared, workers, index
+        outs = [lane.ctypes.data for lane in shared.lanes[index]]
+        ins = [lane.ctypes.data for lane in shared.lanes[:, index]]
+        self.lanes: Lanes | None = Lanes(workers, index, (1, 1), self._check, looks=workers <= usable_cores())
+        self.lanes.connect(outs, ins)
+        self.lanes.agreed = True
 
     @staticmethod
     def connected(workers: int) -> list[Threads]:
@@ -85,6 +96,11 @@ class Threads:
     def abort(self) -> None:
         """Make the other workers fail instead of waiting for one that will not arrive."""
         self._shared.barrier.abort()
+
+    def _check(self, shares: bool) -> None:
+        """While a kernel waits. Raises ExchangeBroken."""
+        if self._shared.barrier.broken:
+            raise ExchangeBroken(index=self.index, workers=self.workers)
 
     def _swap(self, value: object) -> list[object]:
         try:

@@ -64,7 +64,10 @@ def _remarks(op: Op) -> str:
     if op.get("fused", 1) > 1:
         remarks.append(f"{op['fused']} steps fused into one pass")
     if op.get("exchange"):
-        remarks.append("moves rows to the worker of their key")
+        summed = ", and adds up those of one key and time first" if op.get("sums_first") else ""
+        remarks.append(f"moves rows to the worker of their key{summed}")
+    if "calls" in op:
+        remarks.append(f"calls a Python function once for each {op['calls']}: not vectorised")
     if "max_rounds" in op:
         remarks.append(f"to its fixed point, at most {op['max_rounds']:,} rounds")
     if op["kind"] in ("reduce", "join", "arrange"):
@@ -95,8 +98,10 @@ def as_mermaid(plan: Plan) -> str:
     lines = ["flowchart TD", *_scope_boxes(plan, 0, "  ")]
     for op in plan["operators"]:
         for source in op["inputs"]:
-            # A thick arrow marks an exchange: rows move between workers here.
+            # A thick arrow marks an exchange: rows move between workers here, or the sums of those of a key and time.
             arrow = "==>" if op.get("exchange") else "-->"
+            if op.get("sums_first"):
+                arrow = "== sums ==>"
             back = op["kind"] == "variable" and source != op["inputs"][0]
             lines.append(f"  op{source} {'-. next round .->' if back else arrow} op{op['id']}")
         if "feeds" in op:
@@ -116,7 +121,8 @@ def _scope_boxes(plan: Plan, scope: int, indent: str) -> Iterator[str]:
             yield f"{indent}end"
             continue
         left, right = {"input": ("([", "])"), "view": ("[[", "]]"), "arrange": ("[(", ")]")}.get(op["kind"], ("[", "]"))
-        yield f'{indent}op{op["id"]}{left}"{_quoted(_title(op))}"{right}'
+        calls = f"<br>called for each {op['calls']}" if "calls" in op else ""
+        yield f'{indent}op{op["id"]}{left}"{_quoted(_title(op))}{calls}"{right}'
 
 
 def _quoted(text: str) -> str:

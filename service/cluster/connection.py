@@ -53,7 +53,7 @@ class Connection:
 
     def introduce(self, exchange: str) -> None:
         """Say who we are. exchange: the address to which this process's peers send."""
-        self._send(Hello(self._token, socket.gethostname(), os.getpid(), exchange))
+        self._send(Hello(self._token, socket.gethostname(), os.getpid(), exchange, os.getppid()))
 
     def fileno(self) -> int:
         """The descriptor is readable when the driver has sent something or is gone: then call `check`."""

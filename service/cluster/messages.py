@@ -29,12 +29,19 @@ _LENGTH = struct.Struct(">I")
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """A worker process introduces itself. host, pid: identify it; address: where its exchange listens."""
+    """A worker process introduces itself. host, pid: identify it; address: where its exchange listens; parent: the
+    process that forked it, one for each executor."""
 
     token: str
     host: str
     pid: int
     address: str
+    parent: int = 0
+
+    @property
+    def executor(self) -> tuple[str, int]:
+        """What its executor has that no other one has."""
+        return self.host, self.parent
 
 
 class Hot(msgspec.Struct, frozen=True, array_like=True):
@@ -120,12 +127,14 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assign(msgspec.Struct, tag="assign", frozen=True):
-    """All tasks of the attempt have arrived: this is your shard, these are your peers (by shard); begin."""
+    """All tasks of the attempt have arrived: this is your shard, these are your peers (by shard); begin. surplus: the
+    processes of your executor that have no task, which you end (see service/cluster/surplus.py)."""
 
     attempt: str
     shard: int
     peers: list[str]
     start: Start
+    surplus: list[int] = []
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):

@@ -17,8 +17,10 @@ from vernier.service.cluster.process import planned, state_at
 from vernier.service.config.programs import Program
 from vernier.service.ingest.config import IngestionConfig
 from vernier.service.ingest.ingestion import Ingestion
+from vernier.service.ingest.stash import HeldUpdates
 from vernier.storage.blob.location import BlobLocation
 from vernier.storage.errors import StorageError
+from vernier.storage.strings.string_heap import Heap
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Rehearsal:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode the messages of a task. Raises ProgramErrors."""
         plan = planned(self.programs, **self.planning)
-        Ingestion(plan.sources, self.ingestion).decode(list(batches), {}, {}, {name: [] for name in plan.sources})
+        held: dict[str, list[HeldUpdates]] = {name: [] for name in plan.sources}
+        Ingestion(plan.sources, self.ingestion).decode(list(batches), {}, {}, held, Heap())
         with suppress(StorageError):
             state_at(self.state).head()
         return iter(())

@@ -311,9 +311,13 @@ class Rendezvous:
             attempt._peers = [everyone[task] for task in order]
             attempt._opens = {}
             attempt.opened_seconds = time.monotonic() - attempt.began
+            idle: dict[tuple[str, int], list[int]] = {}
+            for other in self._connected.difference(attempt._peers):
+                idle.setdefault(other.hello.executor, []).append(other.hello.pid)
         addresses = [one.hello.address for one in attempt._peers]
         for shard, one in enumerate(attempt._peers):
-            self._send(one.wire, Assign(attempt.id, shard, addresses, attempt.start))
+            surplus = idle.pop(one.hello.executor, [])
+            self._send(one.wire, Assign(attempt.id, shard, addresses, attempt.start, surplus))
 
     def _report(self, report: Report) -> None:
         attempt = self._named(report.attempt)

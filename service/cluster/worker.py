@@ -34,6 +34,7 @@ from vernier.service.cluster.memory import relieve
 from vernier.service.cluster.messages import Assign, Report, TraceReport
 from vernier.service.cluster.process import Job, Process
 from vernier.service.cluster.shard import Shard, Stored, store
+from vernier.service.cluster.surplus import end_siblings
 from vernier.service.cluster.taking import Phases, Take, Task, take_messages, take_rows
 from vernier.service.errors import AttemptCancelled, DriverGone, NoAttempt
 from vernier.service.ingest.ingestion import Admitted, Advanced
@@ -126,6 +127,7 @@ def work(
     clock.end("read")
     assigned = process.link.assigned(attempt, job.seconds)
     clock.end("meet")
+    end_siblings(assigned.surplus)
     start = assigned.start
     base = _base(process, assigned, start.epoch - 1, start.base)
     exchange = process.exchange(assigned)

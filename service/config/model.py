@@ -16,11 +16,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.service.config.carry import carried
-from vernier.service.config.cpus import usable_cores
 from vernier.service.config.memory_shares import Shares, divide, java_bytes
 from vernier.service.config.sections import Epoch, Exchange, Http, Log, Otel, Spark, Sql, State
 from vernier.service.config.streams import Kafka, Publish, Sink, Source
 from vernier.service.ingest.bounds import DIFF_RANGE, MOST_BYTES
+from vernier.storage.cpus import usable_cores
 from vernier.storage.errors import CallerError
 from vernier.storage.memory import usable_bytes
 

@@ -113,7 +113,7 @@ class Driver:
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         directory = StateDirectory(settings.state.place)
         self._topics = ServiceTopics(settings, app, self._threads)
-        waited = settings.state.standby and standing_by.acquire(directory, self._warming)
+        waited = settings.state.standby and standing_by.acquire(directory, self._warming, self._has_spark)
         self._first = FirstCommit(after_standing_by=bool(waited))
         if waited:
             # Programs may have joined or left meanwhile, and the number of workers may have changed.
@@ -252,6 +252,10 @@ class Driver:
         settings, ingestion = self.settings, self._topics.ingestion
         rehearsal = Rehearsal(settings.state.place, tuple(self._bundle.programs), ingestion, self._programs.planning)
         return closing(Warming(settings, rehearsal, self._session, self._scratch))
+
+    def _has_spark(self) -> bool:
+        """Whether Spark has started. Raises SparkFailed if it does not."""
+        return self._session.done() and self._session.result() is not None
 
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
         """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""

@@ -10,23 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from vernier.service.cluster.rendezvous import Attempt
 from vernier.service.coordinator.attempt_watch import AttemptWatch
 from vernier.storage.threads import Threads
-
-GONE_SECONDS = 0.5
-"""Seconds for a worker process that was ended to be gone."""
 
 _log = logging.getLogger("vernier.workers")
 
@@ -76,27 +69,15 @@ class Executors:
 
     def _wake(self, _stopping: threading.Event) -> None:
         with self._waking, contextlib.suppress(Exception):
-            # On this host, a process beyond the workers would take their tasks in turn with them.
-            tasks = max(self.workers, self.slots() or 0) if self._on_cluster else self.workers
-            run_empty(self._spark, tasks)
+            # As many on each executor as an epoch has tasks there: one more would take them in turn with the others.
+            there = max(1, len(self._known) - 1) if self._on_cluster else 1
+            run_empty(self._spark, there * -(-self.workers // there))
 
 
 def run_empty(spark: SparkSession, tasks: int) -> None:
     """Run a number of empty tasks at once, in Python, and wait for them: Spark starts the workers that it lacks, and
     ends none of the others for being idle."""
     spark.range(tasks, numPartitions=tasks).mapInArrow(_nothing, "id long").collect()
-
-
-def end_surplus(pids: Sequence[int]) -> None:
-    """End worker processes of this host that have no shard, and wait until they are gone. Spark gives tasks to its idle
-    processes in turn, so one too many would make another worker open its shard from files in each epoch."""
-    for pid in pids:
-        _log.info("worker process %d has no shard any more and ends", pid)
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + GONE_SECONDS
-    while time.monotonic() < deadline and any(map(psutil.pid_exists, pids)):
-        time.sleep(0.001)
 
 
 class MissingWorkers(AttemptWatch):

@@ -20,13 +20,14 @@ import msgspec
 
 from vernier.service.cluster.messages import Poisoned, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
+from vernier.service.cluster.surplus import end_surplus
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.attempt_watch import AttemptWatch
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
 from vernier.service.coordinator.epoch_log import EpochLog
-from vernier.service.coordinator.executors import MissingWorkers, end_surplus
+from vernier.service.coordinator.executors import MissingWorkers
 from vernier.service.coordinator.heartbeat import Heartbeat
 from vernier.service.coordinator.stuck_workers import StuckWorkers
 from vernier.service.coordinator.tracing import Spans

@@ -29,14 +29,23 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.util import PythonEvalType
 
+from vernier.service.cluster import template
 from vernier.service.cluster.process import Job
 from vernier.service.cluster.worker import ATTEMPT, load, task
-from vernier.service.config.cpus import usable_cores
 from vernier.service.config.settings import Settings
 from vernier.service.errors import SparkFailed
 from vernier.service.ingest.config import IngestionConfig
 from vernier.service.toolchain.jars import spark_jars
-from vernier.service.toolchain.jvm import Gateway, java_options, launch_java, prepare_environment
+from vernier.service.toolchain.jvm import (
+    QUICK_START,
+    Gateway,
+    class_data,
+    class_path,
+    java_options,
+    launch_java,
+    prepare_environment,
+)
+from vernier.storage.cpus import usable_cores
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
@@ -295,11 +304,12 @@ def _let_tasks_end(context: SparkContext) -> None:
 
 
 def _sockets(folder: Path, on_cluster: bool) -> dict[str, str]:
-    """Put Spark's sockets into a folder of ours if its path is short enough for Spark; otherwise Spark uses TCP. So it
-    does on a cluster, because the folder is on the driver's host only."""
-    fits = not on_cluster and len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER
+    """Put Spark's sockets into a folder of ours if its path is short enough for Spark; otherwise Spark uses TCP, and an
+    epoch waits 40 ms for delayed acknowledgements. Our folder is on the driver's host alone: on a cluster, the sockets
+    are in the folder for temporary files of each process, on the driver's host the one that ours is in."""
+    fits = len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER
     enabled = {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
-    return enabled | ({"spark.python.unix.domain.socket.dir": str(folder)} if fits else {})
+    return enabled | ({"spark.python.unix.domain.socket.dir": str(folder)} if fits and not on_cluster else {})
 
 
 def _private(settings: Settings) -> dict[str, str]:
@@ -313,13 +323,22 @@ def _on_cluster(settings: Settings) -> dict[str, str]:
     """On a cluster, an executor that dies must not hold epochs up for longer than its successor takes.
 
     Spark looks every 15 s whether it has the cores for a barrier stage, and gives up after 40 looks; and it believes
-    for two minutes in an executor whose host has vanished without a word.
+    for two minutes in an executor whose host has vanished without a word. Executors start with the class data of this
+    host's JVMs, where theirs has it at the same path: the archive's class path has to be the first part of theirs.
     """
     if not settings.spark.on_cluster:
         return {}
+    path, own = class_path("spark"), (settings.spark.master or "").startswith(("spark://", "local-cluster"))
     return {
+        **({f"spark.executorEnv.{template.WANTED}": "1"} if own else {}),
+        "spark.executor.extraClassPath": os.pathsep.join(map(str, path)),
+        "spark.executor.extraJavaOptions": " ".join([*QUICK_START, *class_data("spark", path, record=False)]),
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": str(max(40, settings.epoch.timeout_ms // 1000)),
+        # A task prefers the executor where its partition was read before, and Spark keeps it for three seconds from any
+        # other one: after an executor's end, and again when its successor is there. All tasks of a barrier stage wait.
+        # Without that time Spark still takes the preferred one if it is free.
+        "spark.locality.wait": "0s",
         "spark.executor.heartbeatInterval": "2s",
         "spark.network.timeoutInterval": "5s",
         "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",

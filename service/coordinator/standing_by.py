@@ -25,35 +25,43 @@ REMOTE_SECONDS = 0.25
 _log = logging.getLogger("vernier.standby")
 
 
-def acquire(directory: StateDirectory, meanwhile: Callable[[], AbstractContextManager[object]] = nullcontext) -> float:
+def acquire(
+    directory: StateDirectory,
+    meanwhile: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ready: Callable[[], bool] = lambda: True,
+) -> float:
     """Acquire the directory, after waiting for as long as another process owns it. Returns the seconds of waiting; 0 if
-    there was no owner. meanwhile: makes what is open while this process waits. Once it waits, a store that fails for a
-    while is no reason to end. Raises NoIntactManifest and other StorageErrors."""
+    there was no owner. meanwhile: makes what is open while this process waits. ready: whether it could go on by now;
+    from then on it shows that it stands by. An error that `ready` raises ends the waiting. Once it waits, a store that
+    fails for a while is no reason to end. Raises NoIntactManifest and other StorageErrors."""
     began = time.monotonic()
-    presence = None
-    owner = ""
+    presence: standby.Presence | None = None
+    waits, owner = False, ""
     with ExitStack() as waiting:
         while True:
             try:
                 directory.acquire()
                 break
             except StateInUse as error:
-                if presence is None:
+                if not waits:
+                    waits = True
+                    waiting.enter_context(meanwhile())
+                if presence is not None:
+                    presence.renew()
+                elif ready():
                     presence = standby.Presence(directory.blob)
                     waiting.callback(presence.release)
-                    waiting.enter_context(meanwhile())
-                presence.renew()
                 if error.holder != owner:
                     owner = error.holder
                     _log.info("standby: %s owns the state directory %s", owner, directory.path)
                 left = error.left_ms
                 time.sleep(LOCAL_SECONDS if left is None else min(REMOTE_SECONDS, (left + 1) / 1000))
             except FileFailed as error:
-                if presence is None:
+                if not waits:
                     raise
                 _log.warning("standby: %s", error)
                 time.sleep(4 * REMOTE_SECONDS)
-    if presence is None:
+    if not waits:
         return 0.0
     waited = time.monotonic() - began
     _log.warning("took over the state directory %s after standing by for %.1f s", directory.path, waited)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import Field, RowType
-from vernier.service.codec.arrowjson import joined, json_texts
+from vernier.service.codec.arrowjson import joined, json_parts
 from vernier.storage.errors import CallerError
 from vernier.storage.strings.string_heap import Heap, needed
 from vernier.storage.strings.string_heap import order as by_content
@@ -45,10 +45,10 @@ def json_lines(member: str, name: str, schema: RowType, updates: Ints, heap: Hea
 
     heap: holds the contents of long texts.
     """
-    parts: list[Any] = []
-    for field in schema.fields:
-        text = _texts(field, updates[:, field.offset : field.offset + field.words], heap)
-        parts += [",", text] if parts else [f'{{"{member}":{json.dumps(name)},"data":[', text]
+    parts: list[Any] = [f'{{"{member}":{json.dumps(name)},"data":[']
+    for number, field in enumerate(schema.fields):
+        parts += [","] if number else []
+        parts += _parts(field, updates[:, field.offset : field.offset + field.words], heap)
     parts += ['],"time":', _integers(updates[:, -2]), ',"diff":', _integers(updates[:, -1]), "}\n"]
     return joined(*parts)
 
@@ -57,11 +57,11 @@ def _integers(values: Ints) -> pa.LargeStringArray:
     return pa.array(np.ascontiguousarray(values)).cast(pa.large_string())
 
 
-def _texts(field: Field, words: Ints, heap: Heap | None) -> pa.LargeStringArray:
-    """The JSON texts of one column."""
+def _parts(field: Field, words: Ints, heap: Heap | None) -> list[Any]:
+    """What the JSON texts of one column are joined of."""
     if field.type == _INT and not field.nullable:
-        return _integers(words[:, 0])
-    return json_texts(field.slot, field.decode(words, heap))
+        return [_integers(words[:, 0])]
+    return json_parts(field.slot, field.decode(words, heap))
 
 
 class ChangeFile:

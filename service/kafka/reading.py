@@ -11,6 +11,26 @@ from kafka.errors import KafkaTimeoutError
 
 SILENT_SECONDS = 90.0
 """How long a reader waits for an open transaction. Brokers abort a transaction that has not ended after a minute."""
+_POLL_MS = 500
+
+
+class _Silence:
+    """How long the brokers have sent nothing new. A pause counts for at most two polls, because brokers are not silent
+    while this process, or its machine, stands still."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._looked, self._reached = time.monotonic(), dict[TopicPartition, int]()
+
+    def look(self, reached: dict[TopicPartition, int]) -> bool:
+        """Note the positions that were reached; returns whether the silence has lasted too long."""
+        now = time.monotonic()
+        if reached != self._reached:
+            self.seconds, self._reached = 0.0, reached
+        else:
+            self.seconds += min(now - self._looked, 2 * _POLL_MS / 1000)
+        self._looked = now
+        return self.seconds > SILENT_SECONDS
 
 
 class CommittedReader:
@@ -48,16 +68,16 @@ class CommittedReader:
         self.first = {part.partition: offset for part, offset in begins.items()}
         for part in parts:
             consumer.seek(part, begins[part])
-        heard = time.monotonic()
-        # Transaction markers have offsets, but no poll returns them; the consumer's position does move past them.
-        while any(consumer.position(part) < ends[part] for part in parts):
-            polled = consumer.poll(timeout_ms=500)
-            if polled:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENT_SECONDS:
+        silence = _Silence()
+        # Transaction markers and records of aborted transactions have offsets, but no poll returns them; the consumer's
+        # position does move past them.
+        while left := {part: at for part in parts if (at := consumer.position(part)) < ends[part]}:
+            if silence.look(left):
                 raise KafkaTimeoutError(
-                    f"topic {topic} was not read to its end: no record arrived for {SILENT_SECONDS:g} s"
+                    f"topic {topic} was not read to its end: nothing came for {SILENT_SECONDS:g} s; "
+                    + _left(left, ends)
                 )
+            polled = consumer.poll(timeout_ms=_POLL_MS)
             for part, records in polled.items():
                 got = [record for record in records if record.offset < ends[part]]
                 if got:
@@ -72,14 +92,13 @@ class CommittedReader:
         self.consumer.assign([part])
         self.consumer.seek(part, start)
         found: list[Any] = []
-        heard = time.monotonic()
-        while self.consumer.position(part) < stop:
-            polled = self.consumer.poll(timeout_ms=500).get(part, ())
-            if polled:
-                heard = time.monotonic()
-                found += [record for record in polled if record.offset < stop]
-            elif time.monotonic() - heard > SILENT_SECONDS:
-                raise KafkaTimeoutError(f"{part} was not read to {stop}: nothing came for {SILENT_SECONDS:g} s")
+        silence = _Silence()
+        while (at := self.consumer.position(part)) < stop:
+            if silence.look({part: at}):
+                said = f"nothing came for {SILENT_SECONDS:g} s; {_left({part: at}, {part: stop})}"
+                raise KafkaTimeoutError(f"topic {part.topic} was not read to {stop}: {said}")
+            polled = self.consumer.poll(timeout_ms=_POLL_MS).get(part, ())
+            found += [record for record in polled if record.offset < stop]
         return found
 
     def close(self) -> None:
@@ -92,3 +111,9 @@ class CommittedReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _left(reached: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> str:
+    """The partitions that were not read to their ends, in words."""
+    left = [f"partition {part.partition} at {at} of {ends[part]}" for part, at in reached.items()]
+    return f"{', '.join(left)}: a broker is away, or a transaction is open there"

@@ -9,7 +9,7 @@ the judge would refuse, or read it differently.
 import numpy as np
 from numba import njit
 
-INT64, BOOL, FLOAT64, DATE, TIMESTAMP, TEXT, DECIMAL = 0, 1, 2, 3, 4, 5, 6
+INT64, BOOL, FLOAT64, DATE, TIMESTAMP, TEXT, DECIMAL, NESTED = range(8)
 """The kinds of column that the scanner knows."""
 
 KIND, NULLABLE, WHOLE, FRACTION = 0, 1, 2, 3
@@ -19,7 +19,14 @@ point."""
 TEXT_BYTES = 16 << 20
 """The longest string in bytes; operators/language/types/parts.py has the same limit."""
 SPAN_START, SPAN_ESCAPED, SPAN_LENGTH = 32, 1 << 31, (1 << 31) - 1
-"""A span is the cell of a TEXT or DECIMAL: where it starts, whether it contains escapes, how many bytes it has."""
+"""A span is the cell of a TEXT, DECIMAL or NESTED: where it starts, whether a string has escapes, how many bytes it
+has."""
+
+NESTED_BYTES = 1 << 20
+"""The longest array or object in bytes that the scanner takes. The judge decides about longer ones, whose elements may
+take more than TEXT_BYTES."""
+NESTED_DEPTH = 64
+"""The deepest array or object that the scanner takes; the judge decides about deeper ones."""
 
 SOURCE, MESSAGE, TIME, DIFF, CELLS = 0, 1, 2, 3, 4
 """The columns of a scanned update: the number of its source and of its message, its time, its diff, then one cell per
@@ -345,6 +352,40 @@ def scan_decimal(text: np.ndarray, i: int, end: int, whole: int, fraction: int) 
 
 
 @njit(cache=True)
+def skip_text(text: np.ndarray, i: int, end: int) -> int:
+    """The position of the quote that ends the string whose first quote is at `i`; `end` if there is none. What is
+    inside is not checked."""
+    i += 1
+    while i < end and text[i] != _QUOTE:
+        i += 2 if text[i] == _BACKSLASH else 1
+    return min(i, end)
+
+
+@njit(cache=True)
+def scan_nested(text: np.ndarray, i: int, end: int) -> tuple[int, int]:
+    """Find the end of an array or object: (its span, position). What is inside is not checked: kernels/json_nested.py
+    reads it."""
+    first, depth = i, 0
+    while i < end:
+        byte = text[i]
+        if byte == _QUOTE:
+            i = skip_text(text, i, end)
+        elif byte == _OPEN_LIST or byte == _OPEN_OBJECT:
+            depth += 1
+            if depth > NESTED_DEPTH:
+                return 0, -1
+        elif byte == _CLOSE_LIST or byte == _CLOSE_OBJECT:
+            depth -= 1
+        i += 1
+        if depth == 0:
+            length = i - first
+            if (byte != _CLOSE_LIST and byte != _CLOSE_OBJECT) or length > NESTED_BYTES or first >= SPAN_LENGTH:
+                return 0, -1
+            return (np.int64(first) << SPAN_START) | length, i
+    return 0, -1
+
+
+@njit(cache=True)
 def scan_cell(text: np.ndarray, i: int, end: int, kind: int, whole: int, fraction: int) -> tuple[int, int]:
     """Scan a value of the kind, not null: (its cell, position). whole, fraction: of a DECIMAL.
 
@@ -370,6 +411,8 @@ def scan_cell(text: np.ndarray, i: int, end: int, kind: int, whole: int, fractio
         cell, at = scan_text(text, i, end)
     elif kind == DECIMAL:
         cell, at = scan_decimal(text, i, end, whole, fraction)
+    elif kind == NESTED:
+        cell, at = scan_nested(text, i, end)
     return cell, at
 
 

@@ -7,7 +7,7 @@ line. A message is its size, the words of its header and its words.
 import numpy as np
 from numba import njit
 
-from vernier.service.kernels.fences import acquire, core, fence, give_way, release
+from vernier.storage.kernels.fences import acquire, core, fence, give_way, release
 
 READY, OVER, NONCE, HEAD, CORE, TAIL, ASLEEP, DATA = 0, 1, 2, 8, 9, 16, 24, 32
 """The positions of the control words: whether the reader has mapped the ring; whether the writer has finished; two

@@ -23,6 +23,7 @@ from vernier.operators.language.collection.app import App, load_program
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 from vernier.service.cluster.precompile import warm
+from vernier.service.codec.lazy_pandas import defer_pandas
 from vernier.service.files.changefiles import ChangeFile
 from vernier.service.files.updatefiles import read_updates
 from vernier.service.observability.progress import Quiet, Show
@@ -129,6 +130,7 @@ def replay(request: Request, show: Show | None = None) -> Account:
     Raises ProgramError, UnknownView, BadUpdate, BadUpdateFile, CannotWrite and what the dataflow itself raises (a loop
     that does not converge, an overflow). In these cases no change file appears.
     """
+    defer_pandas()
     show = show or Quiet()
     account = Account(request.engine, request.workers)
     began = time.perf_counter()

@@ -11,6 +11,7 @@ import sys
 
 import uvicorn
 
+from vernier.service.codec.lazy_pandas import defer_pandas
 from vernier.service.config.carry import carried
 from vernier.service.config.settings import Loaded, load, masked
 from vernier.service.sidecar.app import build
@@ -98,6 +99,7 @@ def options_of(loaded: Loaded) -> Options:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status."""
+    defer_pandas()
     try:
         loaded = parse(arguments)
         options = options_of(loaded)

@@ -72,6 +72,8 @@ class Supervisor:
     """The pending start of the broker; None once it has started."""
     _again: bool = False
     """Whether that start replaces a broker that died. It is repeated if it fails."""
+    _checking: bool = False
+    """Whether the program runs in this process, to be checked."""
 
     @property
     def settings(self) -> Settings:
@@ -124,6 +126,13 @@ class Supervisor:
             self._hurry.set()
         self._stop.set()
         self._kill_starting()
+
+    def interrupt(self) -> None:
+        """`stop`, from a signal handler of the thread that is in `run`: a program that is being checked ends here, by
+        KeyboardInterrupt, whatever it is doing."""
+        self.stop()
+        if self._checking:
+            raise KeyboardInterrupt
 
     def passed_on(self) -> list[str]:
         """The arguments that pass these settings to a child."""
@@ -246,13 +255,21 @@ class Supervisor:
         return False
 
     def _check_program(self) -> None:
-        """Check that the file contains a program. This imports the engine, so it runs while the
-        processes are starting.
+        """Check that the file contains a program. This imports the engine and may take as long as the program
+        likes, so it runs while the processes are starting, and ends when the service stops.
         """
         from vernier.operators.language.collection.app import load_program
 
         assert self.settings.program is not None
-        load_program(self.settings.program)
+        try:
+            self._checking = True
+            if not self._stop.is_set():
+                load_program(self.settings.program)
+        except KeyboardInterrupt:
+            if not self._stop.is_set():
+                raise
+        finally:
+            self._checking = False
 
     def _start_broker(self, broker: EmbeddedBroker) -> None:
         """Start the broker beside the loop: it may take minutes, and the loop must see that the service stops."""
@@ -367,7 +384,7 @@ def up(
     before = {}
 
     def stop(number: int, frame: FrameType | None) -> None:
-        supervisor.stop()
+        supervisor.interrupt()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         before[number] = signal.signal(number, stop)

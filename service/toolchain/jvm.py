@@ -56,6 +56,9 @@ MODULES = [
 ]
 """The Java options that Spark needs; a test compares them with Spark's own list."""
 
+QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
+"""Epochs are short and the workers need the cores: quick code at once beats perfect code in five minutes."""
+
 _OF_A_LAUNCHER = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_CLASSPATH")
 """Environment variables of users with their own Spark. It is then started by its own launcher, as they
 configured it.
@@ -203,10 +206,7 @@ def java_options(settings: Settings, scratch: Path) -> list[str]:
         f"-Dvernier.log={level}",
         # Hadoop sets the mode of checkpoint files by forking chmod; VFORK is the cheapest fork.
         "-Djdk.lang.Process.launchMechanism=VFORK",
-        # Epochs are short and the workers need the cores: quick code at once beats perfect code in five minutes.
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
+        *QUICK_START,
         # Java's temporary files go to the folder of the run, and are removed with it.
         f"-Djava.io.tmpdir={scratch}",
-        "-XX:-UsePerfData",
     ]

@@ -37,6 +37,9 @@ LOCK_MS = 3_000
 """The silence of a lock's holder after which another machine takes over, by default."""
 LEAST_LOCK_MS = 500
 """The shortest such silence."""
+RELEASE_SECONDS = 1.0
+"""How long a release waits for a heartbeat that is under way. Without the release, others wait until the claim has been
+silent for long enough."""
 BEATS = 5
 """Heartbeats in the time for which a claim is valid; also the looks at a silent lock that it takes at least."""
 _DIGITS = 12
@@ -148,9 +151,13 @@ class Claim:
             self._began = began
 
     def release(self) -> None:
-        """Release the claim, after a heartbeat that is under way; idempotent."""
+        """Release the claim, after a heartbeat that is under way; idempotent. If the store does not answer that
+        heartbeat, the claim ends by its silence."""
         self._claims.forget(self)
-        with self._writing:
+        if not self._writing.acquire(timeout=RELEASE_SECONDS):
+            self._lost = True
+            return
+        try:
             if self._released:
                 return
             with suppress(StorageError):
@@ -161,6 +168,8 @@ class Claim:
                     # A link of the chain stays: if it were deleted, its number would be used again.
                     self._claims.write(self, released=True)
             self._released = True
+        finally:
+            self._writing.release()
 
     def _is_newest(self) -> bool:
         """Whether no other process has taken the lock; False if the store does not say."""

@@ -7,6 +7,7 @@ few entries that is a third of the time. Callers must pass indexes inside the ma
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.errors import TypingError
@@ -33,6 +34,10 @@ if config.DISABLE_JIT or config.BOUNDSCHECK:  # type: ignore[attr-defined,unused
     def put_word(words: Any, i: int, value: int) -> None:
         """words[i] = value, with the same conditions."""
         words[i] = value
+
+    @njit(inline="always")
+    def fetch(rows: Any, i: int, c: int) -> None:
+        """Nothing."""
 
 else:
 
@@ -92,6 +97,24 @@ else:
             return context.get_dummy_value()
 
         return types.void(words, i, value), generate
+
+    @intrinsic
+    def fetch(typingctx: Any, rows: Any, i: Any, c: Any) -> Any:
+        """Let the processor fetch the line of rows[i, c] into its caches, without waiting for it. The cell may lie
+        outside the matrix. A loop that visits places all over a large matrix fetches those of the next few turns."""
+        _must_be_contiguous(rows)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            i, c = (context.cast(builder, args[n], signature.args[n], types.int64) for n in (1, 2))
+            half, place = ir.IntType(32), _address(context, builder, signature.args[0], args[0], i, c)
+            kind = ir.FunctionType(ir.VoidType(), [place.type, half, half, half])
+            builder.call(
+                builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind),
+                [place, half(0), half(3), half(1)],
+            )
+            return context.get_dummy_value()
+
+        return types.void(rows, i, c), generate
 
 
 @njit(cache=True)

@@ -27,6 +27,7 @@ from vernier.storage.kernels.step_index import (
     WAITING,
     find_slot,
     index_steps,
+    look_ahead,
     make_slot,
 )
 from vernier.storage.kernels.tries import FLAT, HASHES, KEY_OFFSETS, KEYS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
@@ -259,6 +260,7 @@ def _select(  # type: ignore[no-untyped-def]
     for i in range(q):
         slot, own, at, size, room, link = -1, False, 0, -1, 0, 0
         if kept:
+            look_ahead(heads, slots, generation, index, keyed, i, arena)
             address, adds = words + 8 * i * keyed.shape[1], remembers and older > 0
             slot, own, at, size, room, link = _cached(
                 keyed, i, address, k, heads, slots, generation, index, adds, remembers, limit

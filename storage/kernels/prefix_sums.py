@@ -35,6 +35,10 @@ STEP = 64
 COPIES, HIGH, LOW, VALUES, SUMS = range(5)
 """Words of a partial sum: copies; the sum of a column's values times copies, modulo 2**128; copies of values that are
 not null. Their number."""
+PLACES, OWING, OWING_COUNT, KNOWN, INDEX_WORDS = range(5)
+"""Words by which another kernel finds what a prefix index knows (storage/trace/prefix_index.py): where the places of
+the partial sums of each batch are; the hashes of keys that owe copies, with their number; of how many batches, from the
+first on, these are known."""
 _LEAST = np.int64(-(2**63))
 
 

@@ -10,11 +10,10 @@ import numpy as np
 from numba import njit
 
 from vernier.storage.kernels.cells import copy_rows, put
-from vernier.storage.kernels.held import drop, hold, matrix, owned, owned_vector, store, vector
+from vernier.storage.kernels.held import drop, hold, matrix, owned, store, vector
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.separate import Callee
-from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.step_index import (
     COUNTS,
     GENERATION,
@@ -37,7 +36,11 @@ from vernier.storage.kernels.tries import FIELDS, describe_rows
 (HEADS, HEADS_SIZE, HEADS_OWNER, SLOT_ROWS, SLOTS_SIZE, SLOTS_OWNER) = range(10, 16)
 (LINK_ROWS, LINKS_SIZE, LINKS_OWNER, ARENA, ARENA_SIZE, ARENA_OWNER) = range(16, 22)
 (COLUMNS, COLUMNS_SIZE, LEFT, BATCH, BATCH_SIZE, BATCH_OWNER, ROW, ROW_OWNER) = range(22, 30)
-TRACE_WORDS = 30
+# For closing (closing.py): how much history the trace keeps (-1: none) and what its readers hold; how many of its
+# batches Python knows and what it does not; its small batches at the end; what its merges wait for.
+(RETAIN, HELD, NEXT_SINCE, KEPT, CLOSED, CLOSED_ROWS, NEWS, ATTENTION) = range(30, 38)
+(SMALL, LOOSE, UNITES, AT_REST, CLOSES, OWED, SORTED) = range(38, 45)
+TRACE_WORDS = 45
 
 FULL, LARGE, KEPT_FULL = 101, 102, 103
 """Statuses beside OVERFLOW: a table is full, a slice or an index is too large, the list of sealed steps is full."""
@@ -48,18 +51,14 @@ _MOST_KEYS = 1 << 14
 """An index of this many keys is laid out by hash, which Python does."""
 _MOST_CACHED = 1 << 23
 """Words of cached histories from which on Python decides whether to clear them."""
-_FOLDED = 1 << 17
+FOLDED = 1 << 17
 """Rows of steps that are closed here."""
 
 SELECT = Callee(
     "Tuple((int64[:, ::1], int64[:, ::1], int64))(int64[:, ::1], int64[:, ::1], int64, int64, int64, int64, int64, "
     "int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64[::1])"
 )
-CLOSE = Callee(
-    "Tuple((UniTuple(int64[::1], 2), int64, int64))(int64[:, ::1], int64, int64, int64, int64, int64, int64, "
-    "int64[::1], boolean)"
-)
-_select_keys, _close_batches = SELECT.intrinsic(), CLOSE.intrinsic()
+_select_keys = SELECT.intrinsic()
 
 
 @njit(cache=True)
@@ -132,6 +131,31 @@ def _grow_index(traces, t, slots_wanted, links_wanted):  # type: ignore[no-untyp
 
 
 @njit(cache=True)
+def index_of(traces, t):  # type: ignore[no-untyped-def]
+    """(heads, slots, index) of a trace's history cache."""
+    width = WORDS + (field(traces, t, K) if field(traces, t, K) > 1 else 0)
+    return (
+        matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD),
+        matrix(field(traces, t, SLOT_ROWS), field(traces, t, SLOTS_SIZE), width),
+        vector(field(traces, t, INDEX), INDEX_WORDS),
+    )
+
+
+@njit(cache=True)
+def keep_arena(traces, t, arena):  # type: ignore[no-untyped-def]
+    """Use an arena that a kernel has made, if it is another one."""
+    if arena.ctypes.data != field(traces, t, ARENA):
+        _keep(traces, t, ARENA, arena)
+
+
+@njit(cache=True)
+def entries_of(traces, t):  # type: ignore[no-untyped-def]
+    """The entries of the newest selection."""
+    width = field(traces, t, V) + field(traces, t, D) + 2
+    return matrix(field(traces, t, ARENA), field(traces, t, ARENA_SIZE), width)
+
+
+@njit(cache=True)
 def select(traces, t, callee, keys, fold, before):  # type: ignore[no-untyped-def]
     """Like `HistoryCache.select`: (spans, status); the entries are in `entries_of` until the trace's next call."""
     k, v, d = field(traces, t, K), field(traces, t, V), field(traces, t, D)
@@ -145,24 +169,26 @@ def select(traces, t, callee, keys, fold, before):  # type: ignore[no-untyped-de
     if slots_wanted > field(traces, t, SLOTS_SIZE) or links_wanted > field(traces, t, LINKS_SIZE):
         if not _grow_index(traces, t, slots_wanted, links_wanted):
             return matrix(0, 0, 2), LARGE
-    arena = matrix(field(traces, t, ARENA), field(traces, t, ARENA_SIZE), v + d + 2)
-    spans, found, status = _select_keys(callee, (
+    heads, slots, counts = index_of(traces, t)
+    spans, arena, status = _select_keys(callee, (
         matrix(field(traces, t, TABLE), field(traces, t, CAPACITY), FIELDS), keys, k, v, d, settled, before, fold,
-        matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD),
-        matrix(field(traces, t, SLOT_ROWS), field(traces, t, SLOTS_SIZE), WORDS + (k if k > 1 else 0)),
-        matrix(field(traces, t, LINK_ROWS), field(traces, t, LINKS_SIZE), LINK), arena, load(index, GENERATION),
-        vector(index, INDEX_WORDS),
+        heads, slots, matrix(field(traces, t, LINK_ROWS), field(traces, t, LINKS_SIZE), LINK), entries_of(traces, t),
+        load(index, GENERATION), counts,
     ))  # fmt: skip
-    if found.ctypes.data != field(traces, t, ARENA):
-        _keep(traces, t, ARENA, found)
+    keep_arena(traces, t, arena)
     return spans, status
 
 
 @njit(cache=True)
-def entries_of(traces, t):  # type: ignore[no-untyped-def]
-    """The entries of the newest selection."""
-    width = field(traces, t, V) + field(traces, t, D) + 2
-    return matrix(field(traces, t, ARENA), field(traces, t, ARENA_SIZE), width)
+def reserve(traces, t, keys):  # type: ignore[no-untyped-def]
+    """Like `HistoryCache.covers`: space in the index for these keys. Returns a status."""
+    index, width = field(traces, t, INDEX), field(traces, t, V) + field(traces, t, D) + 2
+    slots_wanted = load(index, SLOTS) + keys.shape[0]
+    if load(index, USED) * width > _MOST_CACHED:
+        return LARGE
+    if slots_wanted > field(traces, t, SLOTS_SIZE) and not _grow_index(traces, t, slots_wanted, 0):
+        return LARGE
+    return 0
 
 
 @njit(cache=True)
@@ -207,53 +233,6 @@ def forget(traces, t):  # type: ignore[no-untyped-def]
     for count in range(COUNTS):
         store(index, count, 0)
     store(index, TRIES, 0)
-
-
-@njit(cache=True)
-def close(traces, t, callee, upper):  # type: ignore[no-untyped-def]
-    """Make a batch of the slice's steps, which `take_batch` returns. `upper`: the end of the slice. Returns a
-    status."""
-    steps, sealed = field(traces, t, STEPS), field(traces, t, SEALED)
-    if steps == 0:
-        return 0
-    if sealed > _FOLDED:
-        return LARGE
-    alike = steps > 1 and field(traces, t, SINCE) >= upper
-    table = matrix(field(traces, t, TABLE), mark_of(traces, t), FIELDS)
-    columns = vector(field(traces, t, COLUMNS), field(traces, t, COLUMNS_SIZE))
-    (together, row), left, status = _close_batches(callee, (
-        table, field(traces, t, BATCHES), sealed, field(traces, t, K), field(traces, t, V), field(traces, t, D),
-        field(traces, t, SINCE), columns, alike,
-    ))  # fmt: skip
-    if status != 0:
-        return OVERFLOW
-    set_field(traces, t, LEFT, left)
-    if left > 0:
-        set_field(traces, t, BATCH, together.ctypes.data)
-        set_field(traces, t, BATCH_SIZE, together.shape[0])
-        set_field(traces, t, BATCH_OWNER, hold(together))
-        set_field(traces, t, ROW, row.ctypes.data)
-        set_field(traces, t, ROW_OWNER, hold(row))
-    return 0
-
-
-@njit(cache=True)
-def drop_batch(traces, t):  # type: ignore[no-untyped-def]
-    """Drop the batch that `close` has made, if it has."""
-    if field(traces, t, LEFT) > 0:
-        drop(field(traces, t, BATCH_OWNER))
-        drop(field(traces, t, ROW_OWNER))
-        set_field(traces, t, LEFT, 0)
-
-
-@njit(cache=True)
-def take_batch(rows, t):  # type: ignore[no-untyped-def]
-    """The columns and the addresses of the batch that `close` has made, of LEFT updates. rows: those of all traces."""
-    traces = rows.ctypes.data
-    together = owned_vector(field(traces, t, BATCH_OWNER), field(traces, t, BATCH), field(traces, t, BATCH_SIZE))
-    row = owned_vector(field(traces, t, ROW_OWNER), field(traces, t, ROW), FIELDS)
-    drop_batch(traces, t)
-    return together, row
 
 
 @njit(cache=True)

@@ -76,3 +76,18 @@ def read_clock(typingctx: Any, address: Any, kind: Any, to: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+@_intrinsic
+def invoke(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """Call a C function of int64 arguments that returns an int64, at `address`: invoke(address, (argument, …))."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        given = cgutils.unpack_tuple(builder, args[1])  # type: ignore[no-untyped-call,unused-ignore]
+        kinds = signature.args[1].types
+        cast = [context.cast(builder, one, of, types.int64) for one, of in zip(given, kinds, strict=True)]
+        word = ir.IntType(64)
+        kind = ir.FunctionType(word, [word] * len(cast))
+        return builder.call(builder.inttoptr(args[0], ir.PointerType(kind)), cast)
+
+    return types.int64(types.int64, arguments), generate

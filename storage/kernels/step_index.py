@@ -7,7 +7,8 @@ the first slot of that hash, a slot belongs to one key, and a slot's links list 
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.cells import cell, fetch, put, put_word, word
+from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.tries import FLAT, HASH_STRIDE, HASHES, KEY_STRIDE, KEY_WORDS, KEYS
 
@@ -16,10 +17,12 @@ HEAD = 2
 hash (lower half)."""
 GENERATIONS = 1 << 31
 """The number of generations that a head can distinguish, and of slots that it can name."""
-NEXT, FIRST, LAST, WAITING, SEEN, AT, SIZE, ROOM, WORDS = range(9)
+NEXT, FIRST, LAST, WAITING, SEEN, AT, SIZE, ROOM, COVER_AT, COVER_SIZE, COVER_ROOM, COVER_LATER, WORDS = range(13)
 """Fields of a slot, which belongs to one key: the next slot + 1 of the same hash; its oldest and newest link + 1, and
 the oldest link that is not merged into its block; how many steps its block has seen; where the block begins, its number
-of entries (-1: no block) and its capacity. Then follow the key's words, if there are several."""
+of entries (-1: no block) and its capacity; the same of a reduction's cover of the key, which has at least one row if
+there is one, and bits for the later rounds of older entries (operators/kernels/covers.py). Then follow the key's words,
+if there are several."""
 LINK = 4
 """Words per link, which is a key's run of rows in a step: the next link + 1 of the key, the step, the first row, and
 the row after the last."""
@@ -32,6 +35,8 @@ indexed: they are read like batches, and while there are any, no history is cach
 generation: heads of others count as empty."""
 
 _LOW = (1 << 32) - 1
+_HEADS_AHEAD, _SLOTS_AHEAD, _BLOCKS_AHEAD = 12, 8, 4
+"""How many keys ahead a loop fetches heads, slots and blocks."""
 
 
 @njit(cache=True, inline="always")
@@ -87,6 +92,26 @@ def make_slot(heads, slots, generation, index, hashed, words, k):  # type: ignor
                 put(slots, found, WORDS + c, load(words, c))
         put_word(index, SLOTS, found + 1)
     return found
+
+
+@inlined
+def look_ahead(heads, slots, generation, index, keyed, i, arena):  # type: ignore[no-untyped-def]
+    """Fetch what a loop over keys will read of those after number i: first the head, then the slot, then the end of the
+    block."""
+    q, mask = keyed.shape[0], heads.shape[0] - 1
+    if i + _HEADS_AHEAD < q:
+        fetch(heads, _head(index, cell(keyed, i + _HEADS_AHEAD, 0)) & mask, 0)
+    if i + _SLOTS_AHEAD < q:
+        at = _head(index, cell(keyed, i + _SLOTS_AHEAD, 0)) & mask
+        if cell(heads, at, 1) >> 32 == generation:
+            fetch(slots, cell(heads, at, 1) & _LOW, 0)
+    if i + _BLOCKS_AHEAD < q:
+        at = _head(index, cell(keyed, i + _BLOCKS_AHEAD, 0)) & mask
+        if cell(heads, at, 1) >> 32 == generation:
+            slot = cell(heads, at, 1) & _LOW
+            end = cell(slots, slot, AT) + cell(slots, slot, SIZE)
+            fetch(arena, end - 1, 0)
+            fetch(arena, end - 3, 0)
 
 
 @njit(cache=True)
@@ -204,4 +229,5 @@ def forget_blocks(slots, index):  # type: ignore[no-untyped-def]
     for slot in range(index[SLOTS]):
         put(slots, slot, SEEN, 0)
         put(slots, slot, SIZE, -1)
+        put(slots, slot, COVER_SIZE, 0)
     index[USED] = 0

@@ -54,20 +54,19 @@ class Garbage:
             self._kept[epoch] = names
             self._uses.update(names)
 
-    def keeps(self, epoch: int) -> bool:
-        """Whether the epoch is kept."""
-        return epoch in self._kept
-
     def uses(self, name: str) -> bool:
         """Whether a kept manifest names the segment."""
         return name in self._uses
 
-    def restore(self) -> None:
+    def restore(self) -> list[str]:
         """Give manifests that an interrupted collection has hidden their names back; the next collection decides
-        again. Lists the folder."""
+        again. Lists the folder; returns the files that it has now."""
+        files = []
         for name in self._blob.list(segment.FOLDER):
             if name.endswith(_GOING):
                 self._blob.rename(name, name.removesuffix(_GOING))
+            files.append(name.removesuffix(_GOING))
+        return files
 
     def collect(self, keep: int) -> Collected:
         """Delete the manifests of all but the newest `keep` epochs and of leased ones, and the segments that no
@@ -106,7 +105,7 @@ class Garbage:
         for file in self._blob.list(segment.FOLDER):
             name = segment_name(file)
             made = manifest_epoch(file)
-            if made is not None and through is not None and made <= through and not self.keeps(made):
+            if made is not None and through is not None and made <= through and made not in self._kept:
                 # Its owner ended between making it and finding that the name had been freed (`_refuse_overtaken`).
                 self._blob.delete(file)
                 count += 1

@@ -16,7 +16,9 @@ named before it.
 
 import logging
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -37,6 +39,7 @@ from vernier.storage.errors import (
     EpochConflict,
     EpochGone,
     FileExists,
+    FileFailed,
     FileMissing,
     NoIntactManifest,
     NotAcquired,
@@ -75,6 +78,11 @@ _DAMAGED = ".damaged"
 _log = logging.getLogger("vernier.storage")
 
 
+def _epochs_of(files: Iterable[str]) -> list[int]:
+    """The epochs whose manifests are among the files, ascending."""
+    return sorted(epoch for epoch in map(manifest_epoch, files) if epoch is not None)
+
+
 class StateDirectory:
     """A state directory: for its owner (`acquire`, `commit`, `gc`), workers (`write`) and readers (`head`, `lease`)."""
 
@@ -86,6 +94,8 @@ class StateDirectory:
         self._newest: Manifest | None = None
         self._rollups = Rollups(self._blob)
         self._garbage = Garbage(self._blob, self._leases)
+        self._unread: list[int] = []
+        self._recalling = threading.Lock()
         self._broken: StorageError | None = None
         self.damaged: list[StorageError] = []
 
@@ -107,7 +117,8 @@ class StateDirectory:
 
         Intact means: the manifest's checksum is right, and so are the length and directory of every segment that it
         names. Newer epochs that are not intact are renamed (`*.damaged`), logged, and listed in `damaged`. Opens
-        O(batches) files. Raises StateInUse, which names the owner's process id, and NoIntactManifest.
+        O(batches) files. Raises StateInUse, which names the owner's process id, NoIntactManifest, and FileFailed if a
+        file cannot be read: the directory then has no owner, and a later call may succeed.
         """
         if self._lock is not None:
             return self._newest
@@ -188,7 +199,8 @@ class StateDirectory:
         except StorageError as problem:
             # The epoch exists nevertheless. Readers see it with the next commit or after the next start.
             _log.warning("epoch %d is committed but not shown to readers: %s", new.epoch, problem)
-        self._garbage.sweep_after_takeover(new.epoch)
+        if not self._unread:
+            self._garbage.sweep_after_takeover(new.epoch)
         return new
 
     def gc(self, keep: int) -> Collected:
@@ -199,6 +211,7 @@ class StateDirectory:
         beside another gc.
         """
         self._require("collect")
+        self._recall()
         return self._garbage.collect(max(keep, LEAST_KEPT))
 
     def sweep(self) -> int:
@@ -208,6 +221,7 @@ class StateDirectory:
         It lists the folder, so call it at starts and after failed attempts, not in every epoch.
         """
         self._require("sweep")
+        self._recall()
         return self._garbage.sweep(self._newest.epoch if self._newest else NO_EPOCH)
 
     # --- workers ------------------------------------------------------------------------------------------------------
@@ -247,8 +261,7 @@ class StateDirectory:
 
     def epochs(self) -> list[int]:
         """The epochs that have a manifest, ascending. Lists the folder."""
-        found = (manifest_epoch(name) for name in self._blob.list(segment.FOLDER))
-        return sorted(epoch for epoch in found if epoch is not None)
+        return _epochs_of(self._blob.list(segment.FOLDER))
 
     def latest(self) -> Manifest | None:
         """The newest manifest whose checksum is right; None in an empty directory.
@@ -360,37 +373,66 @@ class StateDirectory:
     def _recover(self) -> None:
         self.damaged.clear()
         self._newest = None
-        self._garbage.restore()
-        there = frozenset(self._blob.list(segment.FOLDER))
-        epochs = self.epochs()[::-1]
-        for epoch, data in zip(epochs, self._blob.get_each([*map(manifest_file, epochs)]), strict=True):
-            try:
-                if isinstance(data, StorageError):
-                    raise data
-                found = self._manifest(epoch, data)
-                if self._newest is None:
-                    self._check_segments(found, there)
-            except UnknownFormat:
-                raise
-            except StorageError as problem:
-                self._complain(problem)
-                continue
-            self._newest = self._newest or found
-            self._garbage.add(epoch, found.segments())
+        there = frozenset(self._garbage.restore())
+        self._unread = _epochs_of(there)[::-1]
+        broken = []
+        while self._newest is None and self._unread:
+            epoch = self._unread.pop(0)
+            found = self._intact(epoch, self._blob.get_each([manifest_file(epoch)])[0], there)
+            if found is None:
+                broken.append(epoch)
+            else:
+                self._newest = found
+                self._garbage.add(epoch, found.segments())
         if self._newest is None and self.damaged:
             raise NoIntactManifest(path=self.path, count=len(self.damaged), problem=str(self.damaged[0]))
-        for epoch in self.epochs():
-            if not self._garbage.keeps(epoch):
-                self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
-        newest = self._newest.epoch if self._newest else NO_EPOCH
+        for epoch in broken:
+            self._set_aside(epoch)
         # An owner that was overtaken may be about to commit one more epoch. Its segments must stay until that epoch's
         # name is taken, so that the commit is complete whichever process makes it.
         alone = self._lock is None or self._lock.alone
         self._garbage.taken_over = not alone
-        self._garbage.sweep(None if alone else newest)
-        self._leases.epochs()
+        if alone:
+            self._recall()
+            self._garbage.sweep(None)
+            self._leases.epochs()
         self._blob.sync(segment.FOLDER)
-        self._show(newest)
+        self._show(self._newest.epoch if self._newest else NO_EPOCH)
+
+    def _recall(self) -> None:
+        """Read the manifests before the newest one and count what they name. Nothing may be deleted before that; but
+        commits need only the newest one, so after a takeover from an owner that fell silent the first collection does
+        this, beside the epochs."""
+        with self._recalling:
+            files = [*map(manifest_file, self._unread)]
+            for epoch, data in zip(tuple(self._unread), self._blob.get_each(files), strict=True):
+                found = self._intact(epoch, data, None)
+                if found is None:
+                    self._set_aside(epoch)
+                else:
+                    self._garbage.add(epoch, found.segments())
+                self._unread.remove(epoch)
+
+    def _intact(self, epoch: int, data: bytes | StorageError, there: frozenset[str] | None) -> Manifest | None:
+        """A manifest if it is intact, also in the segments that it names if `there` has the files that exist. None,
+        after a complaint, if it is not. A file that cannot be read just now may well be intact, and what it commits may
+        be published: then this raises FileFailed. Raises UnknownFormat."""
+        try:
+            if isinstance(data, StorageError):
+                raise data
+            found = self._manifest(epoch, data)
+            if there is not None:
+                self._check_segments(found, there)
+        except (UnknownFormat, FileFailed):
+            raise
+        except StorageError as problem:
+            self._complain(problem)
+            return None
+        return found
+
+    def _set_aside(self, epoch: int) -> None:
+        with suppress(FileMissing):  # an overtaken owner has collected it
+            self._blob.rename(manifest_file(epoch), manifest_file(epoch) + _DAMAGED)
 
     def _check_segments(self, found: Manifest, there: frozenset[str]) -> None:
         """Open every segment that a manifest names and look up its labels. A copy in a local cache alone is not
@@ -405,7 +447,7 @@ class StateDirectory:
                 opened = self.open(name)
                 for label in wanted:
                     opened.meta(label)
-            except UnknownFormat:
+            except (UnknownFormat, FileFailed):
                 raise
             except StorageError as problem:
                 raise Damaged(kind="manifest", name=manifest_file(found.epoch), problem=str(problem)) from problem

@@ -5,7 +5,6 @@ A history is the consolidated updates of one key over all batches of a trace.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -102,8 +101,8 @@ class HistoryCache:
     """
 
     __slots__ = (
-        "_arena", "_asked", "_fold", "_heads", "_index", "_key_width", "_least", "_lent", "_links",
-        "_most", "_of", "_shape", "_slots",
+        "_asked", "_fold", "_heads", "_index", "_key_width", "_least", "_lent", "_links",
+        "_most", "_of", "_shape", "_slots", "arena",
     )  # fmt: skip
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
@@ -117,7 +116,7 @@ class HistoryCache:
         self._heads: Ints
         self._slots: Ints
         self._links: Ints
-        self._arena: Ints = np.empty((0, val_width + depth + 2), np.int64)
+        self.arena: Ints = np.empty((0, val_width + depth + 2), np.int64)
         self._empty()
 
     @property
@@ -131,21 +130,16 @@ class HistoryCache:
         entries of the table: `settled` batches of earlier slices, then steps. `sealed`: the total rows of the steps
         that are matrices; `tries`: the number of steps that are tries. See kernels.histories.select_keys."""
         index = self._index
-        used = int(index[USED])
         if tries and index[TRIES] == 0:
             forget_blocks(self._slots, index)
         index[TRIES] = tries
-        if fold != self._fold or used * self._arena.shape[1] * 8 > _REMEMBERED:
-            forget_blocks(self._slots, index)
-            if used * self._arena.shape[1] * 8 > 4 * _REMEMBERED:
-                self._arena = self._arena[:0].copy()
-            self._fold = fold
+        self._limit(fold)
         self.reserve(table, keyed, settled, before, sealed, tries)
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
-            self._heads, self._slots, self._links, self._arena, self._generation, index,
+            self._heads, self._slots, self._links, self.arena, self._generation, index,
         )  # fmt: skip
-        self._arena = arena
+        self.arena = arena
         return Selection(spans, arena), status
 
     def reserve(self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int) -> None:
@@ -155,7 +149,7 @@ class HistoryCache:
         Callers that read many keys in pieces call this first. Heads lie in hash order, and one piece covers only a
         small part of the hash range: an index sized for one piece would put all later keys in one place.
         """
-        self._asked = True
+        self._asked, self._lent = True, None
         _, links, slots, _, rows = self._index[:COUNTS].tolist()
         # Rows that are not linked yet may each be a key's, and all keys may be new; they are counted exactly only if
         # this bound exceeds the space. Keys that are in no step get a slot, too: it caches what the settled batches
@@ -166,22 +160,46 @@ class HistoryCache:
         if asked > _ORDERED:
             self._make_arena()
 
+    def covers(self, keyed: Ints, fold: int) -> tuple[Ints, Ints, Ints, Ints]:
+        """(heads, slots, index, arena), in which a reduction keeps covers of these keys (operators/kernels/covers.py)
+        while the slice runs, or until the cache is cleared because it has become large. It puts the arena that it
+        returns into `arena`. O(keys) if there has to be more space; keys as for `select`."""
+        self._asked, self._lent = True, None
+        self._limit(fold)
+        if int(self._index[SLOTS]) + len(keyed) > len(self._slots):
+            self._least, self._most = min(self._least, int(keyed[0, 0])), max(self._most, int(keyed[-1, 0]))
+            known = self._key_width, self._heads, self._slots
+            some = len(self._slots) > 0
+            self._reserve_keys(count_unknown(keyed, *known, self._generation, self._index) if some else len(keyed))
+        return self._heads, self._slots, self._index, self.arena
+
+    def _limit(self, fold: int) -> None:
+        """Clear the cache if it has become large, or holds what was read with another fold."""
+        used = int(self._index[USED]) * self.arena.shape[1] * 8
+        if fold != self._fold or used > _REMEMBERED:
+            forget_blocks(self._slots, self._index)
+            if used > 4 * _REMEMBERED:
+                self.arena = self.arena[:0].copy()
+            self._fold = fold
+
     def lend(self, trace: int) -> Lent:
         """The arrays, for a kernel that runs a slice of the trace of this number and leaves nothing cached. They are
         the same object while they are the same arrays."""
         self.serve(trace)
         self.forget()
-        lent = self._lent
-        arrays = self._heads, self._slots, self._links, self._arena
-        if lent is None or any(map(operator.is_not, arrays, (lent.heads, lent.slots, lent.links, lent.arena))):
-            lent = self._lent = Lent(self._index, *arrays)
-        return lent
+        if self._lent is None:
+            self._lent = Lent(self._index, self._heads, self._slots, self._links, self.arena)
+        return self._lent
+
+    def lends(self, trace: int, lent: Lent | None) -> bool:
+        """Whether these arrays are still lent for the trace of this number, and nothing else has used them."""
+        return self._of == trace and self._lent is lent
 
     def replace(self, arrays: Mapping[str, Ints]) -> Lent:
         """Use arrays that a kernel has made in place of those it was lent, by name."""
         self._heads, self._slots = arrays.get("heads", self._heads), arrays.get("slots", self._slots)
-        self._links, self._arena = arrays.get("links", self._links), arrays.get("arena", self._arena)
-        self._lent = Lent(self._index, self._heads, self._slots, self._links, self._arena)
+        self._links, self.arena = arrays.get("links", self._links), arrays.get("arena", self.arena)
+        self._lent = Lent(self._index, self._heads, self._slots, self._links, self.arena)
         return self._lent
 
     def serve(self, trace: int) -> None:
@@ -199,14 +217,15 @@ class HistoryCache:
             self._index[:COUNTS] = 0
             if self._generation >= GENERATIONS or _idle(links, self._links) or _idle(slots, self._slots):
                 self._empty()
-            if _idle(used, self._arena):
-                self._arena = self._arena[:0].copy()
+            if _idle(used, self.arena):
+                self.arena = self.arena[:0].copy()
 
     def release(self) -> None:
         """Free the memory, too."""
         self.forget()
+        self._lent = None
         self._empty()
-        self._arena = self._arena[:0].copy()
+        self.arena = self.arena[:0].copy()
 
     def _empty(self) -> None:
         """Replace the index by one without capacity."""
@@ -224,11 +243,11 @@ class HistoryCache:
     def _make_arena(self) -> None:
         """Reserve memory for everything that may be cached plus one piece. Growing step by step would write to twice as
         many pages; pages that are never written take no memory."""
-        used, width = int(self._index[USED]), self._arena.shape[1]
+        used, width = int(self._index[USED]), self.arena.shape[1]
         rows = (_REMEMBERED + _REMEMBERED // 4) // (8 * width)
-        if len(self._arena) < rows:
-            arena, self._arena = self._arena, np.empty((rows, width), np.int64)
-            self._arena[:used] = arena[:used]
+        if len(self.arena) < rows:
+            arena, self.arena = self.arena, np.empty((rows, width), np.int64)
+            self.arena[:used] = arena[:used]
 
     def _widen(self, table: Ints, keyed: Ints, settled: int, before: int) -> None:
         """Grow the index for the keys of all steps up to number `before` of the table and for those of `keyed`;

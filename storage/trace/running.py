@@ -1,18 +1,20 @@
-"""Running traces: traces whose slice runs in a kernel (storage/kernels/running_traces.py), which seals and closes them.
+"""Running traces: traces whose slices run in a kernel (storage/kernels/running_traces.py), which seals and closes them.
 
-Before a slice, `lend` writes where the arrays of each trace are, if that has changed. After it, `take_back` makes
-batches of what the kernel has left, and the traces go on as after any slice: small batches unite, merges advance.
+Before a slice, `lend` writes where the arrays of each trace are, if something other than the kernel has changed it.
+After slices with many rows, or while merges run, `tend` lets traces go on merging.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from vernier.storage.kernels import closing
 from vernier.storage.kernels import running_traces as kernel
-from vernier.storage.trace.batch import Batch
+from vernier.storage.trace import holds
+from vernier.storage.trace.closed import Closed
 from vernier.storage.trace.history_cache import Lent
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints
@@ -22,38 +24,57 @@ _LARGE = 1 << 26
 
 
 class RunningTraces:
-    """Traces, and their rows of words: int64[traces, TRACE_WORDS]."""
+    """Traces, and their rows of words: int64[traces, TRACE_WORDS]. retains: how much history each trace keeps, None for
+    none. texts: whether its rows have long texts, whose contents unite with their batches, which Python does."""
 
-    def __init__(self, traces: Sequence[Trace]) -> None:
-        self.traces = list(traces)
+    def __init__(
+        self, traces: Mapping[str, Trace], retains: Mapping[str, int | None], texts: Mapping[str, bool]
+    ) -> None:
+        self.traces = list(traces.values())
         self.rows: Ints = np.zeros((len(self.traces), kernel.TRACE_WORDS), np.int64)
         self._lent: list[Lent | None] = [None] * len(self.traces)
-        self._tables: list[Ints | None] = [None] * len(self.traces)
+        self._closed = [Closed(self.rows, number) for number in range(len(self.traces))]
+        self._unites = [not texts[name] for name in traces]
+        self._holds = -1
         words: Any = self.rows.reshape(-1)
         self._words = memoryview(words)  # reading and writing single words is faster than through numpy
-        for row, trace in zip(self.rows, self.traces, strict=True):
+        for row, (name, trace) in zip(self.rows, traces.items(), strict=True):
+            retain = retains[name]
             row[[kernel.K, kernel.V, kernel.D]] = trace.key_width, trace.val_width, trace.depth
+            row[kernel.RETAIN] = -1 if retain is None else retain
 
-    def lend(self, sinces: Sequence[int], steps: int) -> bool:
-        """Prepare for a slice of up to `steps` steps, which closes at these times. Returns whether it can run in a
-        kernel: not if memory may have to be freed, or an index is about to be counted through."""
-        words, at = self._words, 0
+    def lend(self, steps: int) -> bool:
+        """Prepare for a slice of up to `steps` steps. Returns whether it can run in a kernel: not if memory may have to
+        be freed, or an index is about to be counted through."""
+        words, at, all_, now = self._words, 0, False, holds.changes()
+        if now != self._holds:
+            self._holds, all_ = now, True
         for i, trace in enumerate(self.traces):
-            table, lent = trace.table(steps), trace.histories.lend(trace.number)
-            if table is not self._tables[i] or lent is not self._lent[i]:
-                if lent.nbytes > _LARGE:
-                    return False
-                kernel.describe_trace(
-                    self.rows[i], table, lent.index, lent.heads, lent.slots, lent.links, lent.arena, trace.columns
-                )
-                self._tables[i], self._lent[i] = table, lent
-            words[at + kernel.BATCHES] = len(trace.batches)
-            words[at + kernel.SINCE] = trace.advance(sinces[i])
+            if (
+                all_
+                or trace.running is not self._closed[i]
+                or words[at + kernel.CAPACITY] < words[at + kernel.BATCHES] + steps
+                or not trace.histories.lends(trace.number, self._lent[i])
+            ) and not self._describe(i, trace, steps):
+                self._holds = -1
+                return False
             at += kernel.TRACE_WORDS
         return True
 
+    def _describe(self, i: int, trace: Trace, steps: int) -> bool:
+        """Write all words of a trace. Returns whether it can run in a kernel."""
+        table, lent = trace.table(2 * steps), trace.histories.lend(trace.number)
+        if lent.nbytes > _LARGE:
+            return False
+        kernel.describe_trace(
+            self.rows[i], table, lent.index, lent.heads, lent.slots, lent.links, lent.arena, trace.columns
+        )
+        self._lent[i] = lent
+        trace.run_in(self._closed[i], self._unites[i])
+        return True
+
     def take_arrays(self) -> None:
-        """After a run, also a failed one: take the arrays that it has enlarged."""
+        """After a run that has enlarged arrays, also a failed one: take them."""
         words, at = self._words, 0
         for i, trace in enumerate(self.traces):
             if words[at + kernel.ARENA_OWNER] or words[at + kernel.SLOTS_OWNER] or words[at + kernel.LINKS_OWNER]:
@@ -82,14 +103,10 @@ class RunningTraces:
         """The number of rows that the slice has sealed."""
         return int(self.rows[:, kernel.SEALED].sum())
 
-    def take_back(self, lower: int, upper: int) -> None:
-        """After a successful run of the slice [lower, upper): close the slice of all traces."""
-        words, at = self._words, 0
-        for i, trace in enumerate(self.traces):
-            left, fresh = words[at + kernel.LEFT], None
-            if left:
-                together, address = kernel.take_batch(self.rows, i)
-                shape = trace.key_width, trace.val_width, trace.depth
-                fresh = Batch(*shape, left, lower, upper, trace.since, together, address)
-            trace.close_with(fresh)
-            at += kernel.TRACE_WORDS
+    def tend(self) -> None:
+        """Continue the merges of the traces that need it. Raises DiffOverflow."""
+        for closed, trace in zip(self._closed, self.traces, strict=True):
+            attention = closed[kernel.ATTENTION]
+            if attention:
+                closed[kernel.ATTENTION] = 0
+                trace.go_on(crowded=attention & closing.CROWDED != 0, large=attention & closing.MAY_MERGE != 0)

@@ -5,8 +5,9 @@ them, which say how much they have seen. When the slice closes, its steps become
 sizes are within a factor of two merge, compacted to `since`. Merges are incremental. For each update that the slice
 added, and for each level of sizes, a close pays for `FUEL` updates of merging, plus `LEAST` more; the merge with the
 earliest deadline is served first. Readers use the two old batches until the new one is done; unfinished merges are not
-persisted. Small batches wait until there are more than `SMALL_BATCHES` of them, or until they hold `2 * SMALL` updates;
-then they become one. So small slices do not merge at every close.
+persisted. Small batches wait until there are more than `SMALL_BATCHES` of them; then those that are not much larger
+than what follows them become one. When they hold `2 * SMALL` updates, all do. So small slices do not merge at every
+close, and a close that adds next to nothing leaves the fuel to a later one (`FEW_CLOSES`).
 
 *Close times are even*: an update goes through little more than one merge per level, and `FUEL` is more than that. What
 a close pays for therefore nearly always depends on its own updates and not on how many merges coincide. Closing a slice
@@ -36,15 +37,17 @@ import itertools
 import numpy as np
 
 from vernier.storage.errors import CutLost, DiffOverflow, HoldTooEarly
-from vernier.storage.kernels import tries
+from vernier.storage.kernels import running_traces, tries
+from vernier.storage.kernels.closing import FEW_CLOSES, FEW_UPDATES, SMALL_BATCHES, SMALL_UPDATES, first_to_unite
 from vernier.storage.kernels.folding import MANY, close_batches, close_steps
 from vernier.storage.time.antichain import Antichain
 from vernier.storage.trace.batch import Batch, keyed_columns, owing_of
+from vernier.storage.trace.closed import Closed
 from vernier.storage.trace.cursor import Cursor
 from vernier.storage.trace.history_cache import HistoryCache, Selection
 from vernier.storage.trace.holds import Hold, Holds
 from vernier.storage.trace.merge import Merge
-from vernier.storage.updates import MIN_TIME, Ints
+from vernier.storage.updates import CLOSED, MIN_TIME, Ints
 
 __all__ = ["FUEL", "LARGE", "LEAST", "Selection", "Trace"]
 
@@ -52,14 +55,12 @@ FUEL = 1.3
 """Updates that merges advance for each update that a slice adds and each level. Levels are sizes from `SMALL` upwards,
 doubling."""
 LEAST = 1 << 9
-"""Updates that merges advance at every close, so that they finish even if no updates arrive."""
-SMALL = 1 << 9
+"""Updates that merges advance whenever they go on, so that they finish even if no updates arrive."""
+SMALL = SMALL_UPDATES
 """A batch with fewer updates than this is small."""
 _SORTING = 3
 """The fuel charged for each update that is sorted with small batches: at least this many updates could be merged in
 that time."""
-SMALL_BATCHES = 8
-"""How many small batches at the end are left alone; with one more, all of them become one."""
 LARGE = 1 << 17
 """From this number of rows on, a load keeps a step as a trie."""
 _FOLDED = 1 << 20
@@ -76,6 +77,9 @@ class Trace:
     `batches` are the batches of earlier slices. `steps` are the keyed rows that the running slice has sealed, each a
     matrix or, if it is large, a trie. They are read in place and become a batch when the slice closes.
 
+    `running`: while a kernel runs slices of this trace (storage/trace/running.py), what it has closed of them; reading
+    `batches` or `since` takes it over, and changing the trace otherwise ends the loan.
+
     `loads`: whether the running slice is a load, that is very many updates, mostly of one time. Then large steps become
     tries, and their histories are not cached: a load reads each key once per round, in pieces. `_sealed` counts the
     rows of steps that are matrices, `_packed` the updates of those that are tries. `_small` counts the small batches at
@@ -83,7 +87,7 @@ class Trace:
 
     `merged` counts the updates that went into finished merges, `kept` those of them that did not cancel, and `spent`
     the updates that merges have processed. `_added` counts the updates in batches that slices have made; `due` of a
-    merge is a value of this counter.
+    merge is a value of this counter. `replaced` counts how often the batches have become others, not only more.
 
     `since`: times before it may be read as one. It advances to the value given to `close_slice`, but not beyond what a
     reader holds (`advance_by`), and no two batches merge across a cut that a reader holds (`distinguish`). Forks share
@@ -91,19 +95,21 @@ class Trace:
     """
 
     __slots__ = (
-        "_added", "_addresses", "_at_rest", "_interval", "_loose", "_packed", "_sealed", "_small", "_table", "_tries",
-        "batches", "columns", "cuts", "depth", "histories", "kept", "key_width", "loads", "merged", "merges", "name",
-        "number", "readers", "since", "spent", "steps", "val_width",
+        "_added", "_addresses", "_at_rest", "_batches", "_closes", "_interval", "_loose", "_owed", "_packed", "_sealed",
+        "_since", "_small", "_sorted", "_table", "_tries", "columns", "cuts", "depth", "histories", "kept", "key_width",
+        "loads", "merged", "merges", "name", "number", "readers", "replaced", "running", "spent", "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
         self.name, self.key_width, self.val_width, self.depth = name, key_width, val_width, depth
-        self.batches: list[Batch] = []
+        self._batches: list[Batch] = []
+        self.running: Closed | None = None
         self.steps: list[Ints | Batch] = []
         self.merges: list[Merge] = []
         self.readers, self.cuts = Holds(1 + depth), Holds(1)
-        self.since = since
-        self.merged = self.kept = self.spent = self._added = 0
+        self._since = since
+        self._closes = self._owed = self._sorted = 0
+        self.merged = self.kept = self.spent = self._added = self.replaced = 0
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
         self._addresses: list[Ints] = []
@@ -113,6 +119,58 @@ class Trace:
         self.histories = HistoryCache(key_width, val_width, depth)
         self.number = next(_numbers)
 
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches of earlier slices, oldest first."""
+        if self.running is not None and self.running.news:
+            self._take_news(self.running)
+        return self._batches
+
+    @property
+    def since(self) -> int:
+        """From which time on times are distinguished."""
+        if self.running is not None and self.running.news:
+            self._take_news(self.running)
+        return self._since
+
+    @since.setter
+    def since(self, since: int) -> None:
+        self._stop_running()
+        self._since = since
+
+    def run_in(self, closed: Closed, unites: bool) -> None:
+        """Let a kernel close this trace's slices. unites: whether it may unite small batches."""
+        self._stop_running()
+        held = self.readers.earliest
+        closed[running_traces.SINCE] = self._since
+        closed[running_traces.HELD] = CLOSED if held is None else held
+        closed[running_traces.BATCHES] = closed[running_traces.KEPT] = len(self._batches)
+        closed[running_traces.SMALL], closed[running_traces.LOOSE] = self._small, self._loose
+        closed[running_traces.UNITES] = unites and self.cuts.earliest is None
+        closed[running_traces.AT_REST] = self._at_rest
+        closed[running_traces.CLOSES], closed[running_traces.OWED] = self._closes, self._owed
+        closed[running_traces.SORTED] = self._sorted
+        self.running = closed
+
+    def _take_news(self, closed: Closed) -> None:
+        """Take over what a kernel has closed."""
+        shape = self.key_width, self.val_width, self.depth
+        known = min(closed[running_traces.KEPT], len(self._batches))
+        self.replaced += known < len(self._batches)
+        self._batches = closed.take(self._batches, self._table, shape)
+        self._addresses[known:] = [batch.address for batch in self._batches[known:]]
+        self._since = closed[running_traces.SINCE]
+        self._small, self._loose = closed[running_traces.SMALL], closed[running_traces.LOOSE]
+        self._closes, self._owed = closed[running_traces.CLOSES], closed[running_traces.OWED]
+        self._sorted = closed[running_traces.SORTED]
+
+    def _stop_running(self) -> None:
+        """Take over what a kernel has closed; before the trace changes otherwise."""
+        if self.running is not None:
+            if self.running.news:
+                self._take_news(self.running)
+            self.running = None
+
     def fork(self) -> Trace:
         """An independent trace with the same batches and merges. Not inside a slice."""
         copy = Trace(self.name, self.key_width, self.val_width, self.depth, self.since)
@@ -120,11 +178,14 @@ class Trace:
         copy.readers, copy.cuts, copy.histories = self.readers, self.cuts, self.histories
         copy.replace(self.batches)
         copy._at_rest, copy._added = self._at_rest, self._added
+        copy._closes, copy._owed, copy._sorted = self._closes, self._owed, self._sorted
         return copy
 
     def replace(self, batches: list[Batch]) -> None:
         """Hold exactly these batches, all of earlier slices. Merges of other batches are abandoned."""
-        self.batches = list(batches)
+        self._stop_running()
+        self._batches = list(batches)
+        self.replaced += 1
         here = {id(batch) for batch in batches}
         self.merges = [merge for merge in self.merges if id(merge.older) in here and id(merge.newer) in here]
         self._clear_steps()
@@ -166,6 +227,7 @@ class Trace:
         self.steps.append(rows)
 
     def _grow(self) -> None:
+        self._stop_running()
         self._table = np.concatenate((self._table, np.zeros_like(self._table)))
 
     def table(self, more: int) -> Ints:
@@ -221,6 +283,20 @@ class Trace:
         """Reserve memory for keys that the caller will pass to `select` in pieces, in their order. O(keys)."""
         self.histories.reserve(*self._asked(keyed, before))
 
+    def covers(self, keyed: Ints, fold: int) -> tuple[Ints, Ints, Ints, Ints]:
+        """(heads, slots, index, arena) for the covers of a reduction whose output this is (`HistoryCache.covers`). All
+        but the index are empty in a load, in which nothing is cached."""
+        self.histories.serve(self.number)
+        if self._tries:
+            none = np.empty((0, self.val_width + self.depth + 2), np.int64)
+            return none, none, np.zeros(0, np.int64), none
+        return self.histories.covers(keyed, fold)
+
+    def keep_arena(self, arena: Ints) -> None:
+        """Keep the arena of `covers` after a call that may have replaced it."""
+        if not self._tries:
+            self.histories.arena = arena
+
     def _asked(self, keyed: Ints, before: int | None) -> tuple[Ints, Ints, int, int, int, int]:
         """The arguments that the histories need about this trace and the keys; makes the histories serve this trace."""
         self.histories.serve(self.number)
@@ -268,38 +344,53 @@ class Trace:
         self.advance(since)
         fresh = self._close_steps()
         self._clear_steps()
-        self.close_with(fresh)
+        self._close_with(fresh)
 
     def advance(self, since: int) -> int:
         """Let times before `since` be read as one, as far as readers allow it. Returns the trace's `since`."""
         held = self.readers.earliest
         self.since = max(self.since, since if held is None else min(since, held))
-        return self.since
+        return self._since
 
-    def close_with(self, fresh: Batch | None) -> None:
-        """Add the batch of a slice, if it has one, whose steps are gone, and continue merging."""
+    def _close_with(self, fresh: Batch | None) -> None:
+        """Add the batch of a slice, if it has one, whose steps are gone, and continue merging, if it is time to."""
+        added = 0 if fresh is None else fresh.updates
         if fresh is not None:
             self._append(fresh)
-            small = fresh.updates < SMALL
+            small = added < SMALL
             self._small = self._small + 1 if small else 0
-            self._loose = self._loose + fresh.updates if small else 0
-        if self._at_rest and not self._crowded and (fresh is None or fresh.updates < SMALL):
-            return
-        batches = list(self.batches)
-        spent = self.spent
-        self._unite_small(batches)
-        self._go_on(batches, 0 if fresh is None else fresh.updates, _SORTING * (self.spent - spent))
-        self.replace(batches)
-        self._at_rest = not self.merges and self.cuts.earliest is None
+            self._loose = self._loose + added if small else 0
+        self._closes += 1
+        self._owed = added if self._at_rest else self._owed + added
+        self.go_on(crowded=self._crowded, large=added >= SMALL)
+
+    def go_on(self, *, crowded: bool, large: bool) -> None:
+        """After a slice: unite small batches, and continue merging if it is time to. crowded: there are many small
+        batches; large: the newest batch is not small. Raises DiffOverflow."""
+        self._stop_running()
+        batches = list(self._batches)
+        if crowded and self._unite_small(batches):
+            large = large or (len(batches) > 0 and batches[-1].updates >= SMALL)
+            at_rest = self._at_rest
+            self.replace(batches)
+            self._at_rest = at_rest and not large
+        if large or not (self._at_rest or (self._closes < FEW_CLOSES and self._owed < FEW_UPDATES)):
+            batches, added = list(self.batches), self._owed
+            self._closes = self._owed = 0
+            self._merge(batches, added)
+            self._sorted = 0
+            self.replace(batches)
+            self._at_rest = not self.merges and self.cuts.earliest is None
 
     def _append(self, batch: Batch) -> None:
         """Add one batch."""
-        count = len(self.batches)
+        self._stop_running()
+        count = len(self._batches)
         if count == len(self._table):
             self._grow()
         self._table[count] = batch.address
         self._addresses.append(batch.address)
-        self.batches = [*self.batches, batch]
+        self._batches = [*self._batches, batch]
 
     def _clear_steps(self) -> None:
         """Drop the slice's steps and the histories read from them."""
@@ -314,14 +405,15 @@ class Trace:
         """Whether there are too many small batches at the end, or they are no longer small together."""
         return self._small > SMALL_BATCHES or (self._small > 1 and self._loose >= 2 * SMALL)
 
-    def _unite_small(self, batches: list[Batch]) -> None:
-        """Merge the small batches at the end into one, if that is due."""
-        tail, cut = self._small, self.cuts.earliest
-        if not self._crowded or self._busy(*batches[-tail:]) or (cut is not None and batches[-1].upper > cut):
-            return
-        parts = batches[-tail:]
-        updates = sum(batch.updates for batch in parts)
-        united = self._united(len(batches) - tail, updates, parts[0].lower, parts[-1].upper)
+    def _unite_small(self, batches: list[Batch]) -> bool:
+        """Merge small batches at the end into one, those that `first_to_unite` says, if nothing holds them. Returns
+        whether it has."""
+        stop, cut = len(batches), self.cuts.earliest
+        if self._busy(*batches[-self._small :]) or (cut is not None and batches[-1].upper > cut):
+            return False
+        first, updates = first_to_unite(self._table, stop - self._small, stop, self._loose)
+        parts = batches[first:]
+        united = self._united(first, updates, parts[0].lower, parts[-1].upper)
         if united is not None:
             united.owing = owing_of(parts)
             if any(batch.texts is not None for batch in parts):
@@ -329,16 +421,16 @@ class Trace:
         self.merged += updates
         self.kept += 0 if united is None else united.updates
         self.spent += updates
-        batches[-tail:] = [] if united is None else [united]
+        self._sorted = updates if self._at_rest else self._sorted + updates
+        batches[first:] = [] if united is None else [united]
+        return True
 
-    def _go_on(self, batches: list[Batch], added: int, spent: int) -> None:
+    def _merge(self, batches: list[Batch], added: int) -> None:
         """Begin the merges of `batches` that can begin, and spend the fuel on running merges, earliest deadline first.
-
-        added: updates of the slice's batch; spent: fuel already used.
-        """
+        added: updates that slices have added since the last time."""
         self._added += added
         self._begin(batches)
-        fuel = self._fuel(batches, added) - spent
+        fuel = self._fuel(batches, added) - _SORTING * self._sorted
         while self.merges:
             merge = min(self.merges, key=lambda merge: (not merge.done, merge.due))
             if fuel <= 0 and not merge.done:

@@ -44,6 +44,7 @@ SERVED: dict[str, list[str]] = {
     "spark_reads": ["--rows", "2000", "--turns", "1"],
     "through": ["--nodes", "50", "--edges", "100", "--batch", "2000", "--batches", "4"],
     "sparks": ["--rows", "500", "--batches", "2"],
+    "idle": ["--workers", "1", "--epochs", "2"],
     "freshness": ["--seconds", "3", "--warm", "2", "--rate", "100"],
 }
 NIGHTLY: dict[str, list[str]] = {

@@ -29,7 +29,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_answers_and_topics_are_exact_through_random_events(folder: Path) -> None:
-    report = run(deck(SEED, EVENTS), SEED, SPEED, print, folder)
+    report = run([(event,) for event in deck(SEED, EVENTS)], SEED, SPEED, print, folder)
     assert report.findings.wrong == []
     assert len(report.rows) == EVENTS
     assert report.findings.compared["samples"] > EVENTS

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.chaos.commits import Commits
-from bench.chaos.events import TARGETS, deck
+from bench.chaos.events import BESIDE, INSTANT, TARGETS, deck, groups
 from tests.cluster.network import Host, missing, network
 from tests.cluster.store import Trouble, Troubled
 
@@ -93,11 +93,10 @@ def test_what_one_host_sends_is_lost_and_what_it_gets_is_not(pair: tuple[Host, H
     mine, its = on(here, socket.SOCK_DGRAM), on(there, socket.SOCK_DGRAM)
     for one, host in ((mine, here), (its, there)):
         one.bind((host.address, PORT))
-        one.settimeout(10)
 
-    def arrives(sender: socket.socket, target: Host, receiver: socket.socket) -> bool:
+    def arrives(sender: socket.socket, target: Host, receiver: socket.socket, within: float = 60) -> bool:
         sender.sendto(b"x", (target.address, PORT))
-        receiver.settimeout(0.2)
+        receiver.settimeout(within)
         try:
             return receiver.recv(10) == b"x"
         except TimeoutError:
@@ -107,12 +106,12 @@ def test_what_one_host_sends_is_lost_and_what_it_gets_is_not(pair: tuple[Host, H
         assert arrives(its, here, mine)
         assert arrives(mine, there, its)
         there.mute()
-        assert not arrives(its, here, mine)
+        assert not arrives(its, here, mine, 0.2)
         assert arrives(mine, there, its)
         there.hear_and_speak()
         there.deafen()
         assert arrives(its, here, mine)
-        assert not arrives(mine, there, its)
+        assert not arrives(mine, there, its, 0.2)
         there.hear_and_speak()
         assert arrives(its, here, mine)
         assert arrives(mine, there, its)
@@ -167,3 +166,19 @@ def test_commits_are_counted_once_however_many_sidecars_say_them() -> None:
     assert [found and found[1] for found in map(commits.first, (0, 10, 30, 59, 60))] == [10, 30, 60, 60, None]
     assert commits.longest(0.0, time.monotonic()) >= 0
     assert commits.answering == ["one", "two"]
+
+
+def test_events_that_last_are_in_one_group_where_neither_touches_the_other() -> None:
+    found = groups(600)
+    assert Counter((one.kind, one.role) for group in found for one in group) == Counter(
+        (kind, role) for kind, roles in TARGETS.items() for role in roles if kind not in INSTANT
+    )
+    for group in found:
+        main = [one.role for one in group if one.role not in BESIDE]
+        assert len(main) <= 1
+        assert all(main[0] in BESIDE[one.role] for one in group if main and one.role in BESIDE)
+    early = [one for group in found[:7] for one in group]
+    assert {one.role for one in early} == {role for roles in TARGETS.values() for role in roles} - {"executors"}
+    assert {one.kind for one in early} == set(TARGETS) - INSTANT
+    done = [(one.kind, one.role) for one in early]
+    assert not {(one.kind, one.role) for group in groups(600, done) for one in group} & set(done)

@@ -120,7 +120,7 @@ class Turns:
 
     def __init__(self, room: Room, index: int) -> None:
         self.workers, self.index = room.workers, index
-        self.waited, self.bytes_sent = 0.0, 0
+        self.waited, self.bytes_sent, self.lanes = 0.0, 0, None
         self._room, self._call = room, 0
 
     def _all(self, mine: Any) -> list[Any]:

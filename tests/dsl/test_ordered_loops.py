@@ -92,6 +92,10 @@ BODIES: dict[str, tuple[Built, Callable[[Collection, Collection], Answered]]] = 
         lambda x, start: made(x.running_sum("v", by="v", within="k"), "running_sum"),
         along(lambda part, i: sum(v for _, v in part[: i + 1])),
     ),
+    "running_max": (
+        lambda x, start: made(x.running_max("v", by="v", within="k"), "running_max"),
+        along(lambda part, i: max(v for _, v in part[: i + 1])),
+    ),
     "session": (lambda x, start: made(x.window("v", session=1, by="k"), "window_start"), along(session)),
     "as_of_join": (
         lambda x, start: made(

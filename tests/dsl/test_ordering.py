@@ -85,6 +85,15 @@ def running_sum(part: list[Row], place: Callable[[Row], Any]) -> Iterable[Row]:
         yield (*row, sum(values) if values else None)
 
 
+def running(best: Callable[[list[int]], int]) -> Callable[[list[Row], Callable[[Row], Any]], Iterable[Row]]:
+    def answer(part: list[Row], place: Callable[[Row], Any]) -> Iterable[Row]:
+        for i, row in enumerate(part, 1):
+            values = [other[1] for other in part[:i] if other[1] is not None]
+            yield (*row, best(values) if values else None)
+
+    return answer
+
+
 Built = Callable[[vn.Collection, Any, Any], vn.Collection]
 OPERATORS: dict[str, tuple[Built, Callable[[list[Row], Callable[[Row], Any]], Iterable[Row]]]] = {
     "top_k": (lambda scores, by, within: scores.top_k(2, by=by, within=within), top),
@@ -104,6 +113,8 @@ OPERATORS: dict[str, tuple[Built, Callable[[list[Row], Callable[[Row], Any]], It
     ),
     "itself": (lambda scores, by, within: scores.lead("points", 0, by=by, within=within), shifted(0, 1, None)),
     "running_sum": (lambda scores, by, within: scores.running_sum("points", by=by, within=within), running_sum),
+    "running_min": (lambda scores, by, within: scores.running_min("points", by=by, within=within), running(min)),
+    "running_max": (lambda scores, by, within: scores.running_max("points", by=by, within=within), running(max)),
 }
 
 

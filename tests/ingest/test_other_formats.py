@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from datetime import UTC, date, datetime
+from decimal import Context
 from decimal import Decimal as Number
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,51 @@ ROWS = st.lists(
     st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-5, 5), st.integers(0, 99), st.sampled_from([1, -1])),
     max_size=6,
 )
+
+
+_SIZES = st.integers(0, 17).flatmap(lambda size: st.binary(min_size=size, max_size=size))
+
+
+@pytest.mark.parametrize("precision", [18, 38])
+@given(data=st.lists(st.none() | _SIZES, min_size=1, max_size=6), scale=st.sampled_from([0, 2, 18]))
+def test_avro_decimals_of_any_length(precision: int, data: list[bytes | None], scale: int) -> None:
+    """Columns of short numbers alone are read at once, others number by number."""
+    row_type = RowType([("paid", Decimal(precision, scale), True)])
+    plain, logical = ["null", "bytes"], {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": scale}
+    (written, read) = (
+        {"type": "record", "name": "o", "fields": [{"name": "paid", "type": kind}]}
+        for kind in (plain, ["null", logical])
+    )
+    messages = values(*(record({"paid": one}, written) for one in data))
+    parsed = make_format("avro", {"orders": row_type}, ((None, json.dumps(read)),)).decode(messages, Heap())
+    numbers = [None if one is None else int.from_bytes(one, "big", signed=True) for one in data]
+    fits = [number is None or abs(number) < 10**precision for number in numbers]
+    assert [one.message for one in parsed.refused] == [k for k, fit in enumerate(fits) if not fit]
+    assert {one.reason for one in parsed.refused} <= {"overflow"}
+    wanted = [
+        None if number is None else Number(number).scaleb(-scale, Context(prec=60))
+        for number, fit in zip(numbers, fits, strict=True)
+        if fit
+    ]
+    assert [row[0] for row in row_type.decode_rows(parsed.words["orders"], Heap())] == wanted
+
+
+@pytest.mark.parametrize(
+    ("days", "refused"),
+    [
+        (["19000", '"2022-01-08"', "19000", "null"], []),
+        (["19000", "19000.0", "true", '"2022-1-8"', "-0", "9999999", "01"], [1, 2, 3, 5, 6]),
+    ],
+)
+def test_debezium_days_that_come_again(days: list[str], refused: list[int]) -> None:
+    row_type = RowType([("day", Date(), True)])
+    messages = [f'{{"op":"c","after":{{"day":{day}}}}}' for day in days]
+    for _ in range(2):
+        parsed = decode("debezium", *messages, sources={"days": row_type})
+        assert [one.message for one in parsed.refused] == refused
+        alone = [decode("debezium", one, sources={"days": row_type}).words["days"].tolist() for one in messages]
+        assert parsed.words["days"].tolist() == [row for rows in alone for row in rows]
+    assert row_type.decode_rows(parsed.words["days"][:1], Heap()) == [(date(2022, 1, 8),)]
 
 
 @given(st.lists(ROWS, max_size=4))

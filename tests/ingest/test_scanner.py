@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.ingest.log import EDGES, ROOTS, values
 from vernier.operators.language.types.decimals import Decimal
-from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs
+from vernier.operators.language.types.parts import Slot
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.language.types.structs import Struct
 from vernier.operators.language.types.texts import Binary, List, String
@@ -42,6 +43,15 @@ RECORDS = RowType(
         ("y", Binary(), False),
     ]
 )
+INNER = Struct(t=String(), f=Float64(), time=Bool())
+NESTED = RowType(
+    [
+        ("i", Int64(), False),
+        ("l", List(String() | None), True),
+        ("z", Struct(a=Decimal(38, 10), b=Date() | None), False),
+        ("deep", List(Struct(n=List(Int64() | None), s=INNER | None) | None), True),
+    ]
+)
 KINDS = ("vernier", "json")
 """The formats that have kernels of their own."""
 SOURCES: list[Mapping[str, RowType]] = [
@@ -51,6 +61,9 @@ SOURCES: list[Mapping[str, RowType]] = [
     {"texts": TEXTS},
     {"texts": TEXTS, "edges": EDGES},
     {"records": RECORDS},
+    {"nested": NESTED},
+    {"nested": NESTED, "edges": EDGES},
+    {"records": RECORDS, "texts": TEXTS},
 ]
 
 
@@ -115,13 +128,39 @@ def objects(draw: st.DrawFn, members: list[tuple[str, str]]) -> str:
 
 
 prices = st.decimals(-999, 999, places=2).map(str)
+odd_values = st.one_of(cells, spelt, numbers, instants)
+
+
+@st.composite
+def nested(draw: st.DrawFn, kind: Type, spoilt: bool) -> str:
+    """A value of a list or struct; a spoilt one may have an odd value, or brackets and members that are wrong."""
+    if spoilt and draw(st.integers(0, 9)) == 0:
+        return draw(odd_values)
+    match kind:
+        case List():
+            items = [draw(slots(kind.element, spoilt)) for _ in range(draw(st.integers(0, 3)))]
+            text = draw(arrays(items))
+        case Struct():
+            given = [(name, draw(slots(slot, spoilt))) for name, slot in kind.fields.items()]
+            if spoilt and draw(st.integers(0, 3)) == 0:
+                given = draw(st.lists(st.sampled_from(given), max_size=4))
+            text = draw(objects(given)) if draw(st.booleans()) else draw(arrays([value for _, value in given]))
+        case _:
+            text = draw(ODD[kind.name] if spoilt and draw(st.integers(0, 3)) == 0 else PLAIN[kind.name])
+    if spoilt and draw(st.integers(0, 9)) == 0:
+        text = draw(st.sampled_from([text[:-1], text[1:], text + "]", text[:-1] + "}", text[:-1] + ",]", "[" + text]))
+    return text
+
+
+def slots(slot: Slot, spoilt: bool) -> st.SearchStrategy[str]:
+    """A value of a place, or null where it may be."""
+    value = nested(slot.type, spoilt)
+    return st.one_of(st.just("null"), value) if slot.nullable or spoilt else value
+
+
 PLAIN: dict[str, st.SearchStrategy[str]] = {
     "String": st.one_of(texts.map(json.dumps), texts.map(lambda text: json.dumps(text, ensure_ascii=False))),
     "Decimal": st.one_of(st.sampled_from(["0", "0.5", '"0.25"', "-0.1", '"-0.00"']), prices, prices.map(json.dumps)),
-    "List": st.lists(st.one_of(st.none(), texts), max_size=3).map(json.dumps),
-    "Struct": st.sampled_from(
-        ['{"a":1.10,"b":null}', '{"b":"2024-02-29","a":"-3"}', '["12345678901234567890.5",null]']
-    ),
     "Binary": st.binary(max_size=20).map(lambda data: json.dumps(base64.b64encode(data).decode())),
     "Int64": st.one_of(st.integers(-9, 99), st.integers(-(2**63), 2**63 - 1)).map(str),
     "Bool": st.sampled_from(["true", "false"]),
@@ -140,12 +179,19 @@ PLAIN_DIFFS = st.sampled_from(["1", "-1", "2"])
 @st.composite
 def rows(draw: st.DrawFn, row_type: RowType, spoilt: bool) -> str:
     """A row; a spoilt one has an odd value, or fields too many or too few."""
-    given = [(field.name, draw(PLAIN[field.type.name])) for field in row_type.fields]
+    given = [
+        (field.name, draw(slots(Slot(field.type, field.nullable), False)))
+        if isinstance(field.type, (List, Struct))
+        else (field.name, draw(PLAIN[field.type.name]))
+        for field in row_type.fields
+    ]
     if spoilt and draw(st.booleans()):
         given = draw(st.lists(st.sampled_from(given), max_size=6))
     elif spoilt:
         at = draw(st.integers(0, len(given) - 1))
-        given[at] = given[at][0], draw(st.one_of(ODD[row_type.fields[at].type.name], cells))
+        kind = row_type.fields[at].type
+        odd = nested(kind, True) if isinstance(kind, (List, Struct)) and draw(st.booleans()) else ODD[kind.name]
+        given[at] = given[at][0], draw(st.one_of(odd, cells))
     if draw(st.integers(0, 1)):
         return draw(objects(given))
     return draw(arrays([value for _, value in given]))
@@ -226,6 +272,10 @@ def test_the_kernel_takes_what_producers_write(reader: tuple[Format, Format]) ->
         (SOURCES[0], "[1,2]"),
         (SOURCES[1], '{"input":"roots","data":{"node":1}}'),
         (SOURCES[2], '[null,true,1.25,"2024-02-29","2023-11-14T22:13:20.5Z"]'),
+        (SOURCES[6], '[1,[null,"a\\u00e9"],{"a":1.10,"b":null},[{"s":null,"n":[1,null,-2]},null]]'),
+        (SOURCES[6], '[1, null, ["-12345678901234567890.5", "2024-02-29"], [[[], ["x,y]", 1.5, true]] , null ]]'),
+        (SOURCES[7], '{"input":"edges","data":[1,2]}'),
+        (SOURCES[8], '{"input":"texts","data":[null,1.5,null,"x"]}'),
         (SOURCES[3], '["a text of more than 15 bytes, é and \\u00e9\\n",12.5,"0.25",""]'),
     ],
 )

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.operators.recounts import check, drifting
+from tests.operators.recounts import FEW, check, check_cut, drifting, fitting
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier import col
 from vernier.operators.failures import AggregateOverflow
-from vernier.operators.physical import reduce_base
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import BatchedReduceOp, ChosenOp
 from vernier.storage.trace import prefix_index
@@ -121,15 +120,13 @@ VISITS = st.lists(
 )
 
 
-@pytest.mark.parametrize("few", [0, 8])
+@pytest.mark.parametrize("few", FEW)
 @given(VISITS, st.sets(st.integers(1, 8), max_size=4), st.integers(1, 2), st.sampled_from(["go on", "reopen"]))
 @examples(15)
 def test_what_ranks_choose_is_what_the_rows_say(
-    few: int, log: Log, cuts: set[int], workers: int, between: Between
+    few: int | None, log: Log, cuts: set[int], workers: int, between: Between
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduce_base, "FEW", few)
-        check(run(program(), {"visits": log}, cuts=cuts, workers=workers, slice_updates=3, between=between), log, truth)
+    check_cut(program(), truth, few, log, cuts, workers, between)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -144,6 +141,7 @@ def test_ranks_of_large_groups(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefix_index, "_READ", 1)
         check(run(program(), {"visits": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
+        check(run(fitting(program()), {"visits": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
 
 
 def test_groups_of_many_values() -> None:

@@ -179,6 +179,7 @@ def test_few_rows_of_a_hot_key_travel(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(combine, "LEAST", least)
         with LocalEngine(compile_app(app), 2) as engine:
             for worker in engine.workers:
+                worker.interpreter = None  # kernels exchange rows as they are
                 swap = worker.exchange.all_to_all
 
                 def counted(parts: list[Ints], swap=swap, least=least) -> list[Ints]:  # type: ignore[no-untyped-def]
@@ -190,3 +191,11 @@ def test_few_rows_of_a_hot_key_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(*found)
     assert sent[NEVER] == n
     assert sent[128] < 0.52 * n
+
+
+def test_explain_says_where_rows_are_added_up_before_they_are_sent() -> None:
+    plan = compile_app(program())
+    with LocalEngine(plan, 2) as engine:
+        adding = {one.op.id for one in engine.workers[0].operators if getattr(one, "combiner", None) is not None}
+    assert {op["id"] for op in plan.explain()["operators"] if op.get("sums_first")} == adding
+    assert adding < {op["id"] for op in plan.explain()["operators"] if op.get("exchange")}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from tests.operators.continued import check_continued
-from tests.operators.recounts import BETWEEN, CUTS, WORKERS, check, check_cut, logs
+from tests.operators.recounts import BETWEEN, CUTS, FEW, WORKERS, check, check_cut, fitting, logs
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier import col
@@ -110,11 +110,11 @@ EVENTS = logs(
 )
 
 
-@pytest.mark.parametrize("few", [0, 8])
+@pytest.mark.parametrize("few", FEW)
 @given(EVENTS, CUTS, WORKERS, BETWEEN)
 @examples(12)
 def test_the_first_copies_are_those_of_the_rows(
-    few: int, log: Log, cuts: set[int], workers: int, between: Between
+    few: int | None, log: Log, cuts: set[int], workers: int, between: Between
 ) -> None:
     check_cut(program(), truth, few, log, cuts, workers, between)
 
@@ -136,6 +136,8 @@ def test_large_groups_whose_ends_leave(seed: int) -> None:
             held.append(row)
             log.append((row, at // 2, 1))
     found = run(program(), {"events": log}, cuts=(30, 31, 32, 40, 80, 81), slice_updates=5)
+    check(found, log, truth)
+    found = run(fitting(program()), {"events": log}, cuts=(30, 31, 32, 40, 80, 81), slice_updates=5)
     check(found, log, truth)
 
 

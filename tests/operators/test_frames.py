@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vernier as vn
-from tests.operators.recounts import BETWEEN, CUTS, WORKERS, check, check_cut, drifting, logs
+from tests.operators.recounts import BETWEEN, CUTS, FEW, WORKERS, check, check_cut, drifting, fitting, logs
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier.operators.failures import AggregateOverflow
@@ -49,24 +49,32 @@ def program() -> vn.App:
     for name, (by, first, last) in FRAMES.items():
         spec = FrameSums(by, "a", ("b",), ("rank", "price"), first, last)
         app.view(name, events._of(grouped_by(events.node, ("key",), spec)))
+    plain = events.select("key", "rank", "price")
+    by, first, last = FRAMES["around"]
+    spec = FrameSums(by, "a", ("b",), ("rank", "price"), first, last)
+    app.view("plain", plain._of(grouped_by(plain.node, ("key",), spec)))
     return app
 
 
 def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     """The views of these rows."""
-    found: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in FRAMES}
+    found: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in (*FRAMES, "plain")}
     groups: dict[int, Counter[Any]] = defaultdict(Counter)
+    plain: dict[int, Counter[Any]] = defaultdict(Counter)
     for (key, *row), copies in rows.items():
         groups[key][tuple(row)] += copies
+        plain[key][tuple(row[1:])] += copies
 
-    def summed(view: str, order: Callable[[Any], Any]) -> None:
-        _, first, last = FRAMES[view]
-        for key, group in groups.items():
+    def summed(
+        view: str, order: Callable[[Any], Any], of: dict[int, Counter[Any]] = groups, frame: str | None = None
+    ) -> None:
+        _, first, last = FRAMES[frame or view]
+        for key, group in of.items():
             copies = [row for row in sorted(group, key=order) for _ in range(group[row])]
             for at, row in enumerate(copies):
                 inside = [one for i, one in enumerate(copies) if first <= i - at <= last]
-                total = sum((one[2] for one in inside), Decimal(0))
-                found[view][(key, *row, sum(one[1] for one in inside), total)] += 1
+                total = sum((one[-1] for one in inside), Decimal(0))
+                found[view][(key, *row, sum(one[-2] for one in inside), total)] += 1
 
     summed("before", lambda r: (r[1], r[0], r[2]))
     summed("around", lambda r: (r[1], r[2], r[0]))
@@ -75,6 +83,7 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
     summed("mixed", lambda r: (r[1], -r[2], r[0]))
     summed("texts", lambda r: (r[0], r[1], r[2]))
     summed("none", lambda r: (r[1], r[0], r[2]))
+    summed("plain", lambda r: r, plain, "around")
     return found
 
 
@@ -86,11 +95,11 @@ EVENTS = logs(
 )
 
 
-@pytest.mark.parametrize("few", [0, 8])
+@pytest.mark.parametrize("few", FEW)
 @given(EVENTS, CUTS, WORKERS, BETWEEN)
 @examples(15)
 def test_sums_of_frames_are_those_of_the_rows(
-    few: int, log: Log, cuts: set[int], workers: int, between: Between
+    few: int | None, log: Log, cuts: set[int], workers: int, between: Between
 ) -> None:
     check_cut(program(), truth, few, log, cuts, workers, between)
 
@@ -104,6 +113,7 @@ def test_changes_far_from_each_other_in_large_groups(seed: int) -> None:
 
     log = drifting(choose, event, 150, 50, 3)
     check(run(program(), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
+    check(run(fitting(program()), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
 
 
 class Weight(vn.Schema):

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from tests.operators.continued import check_continued
-from tests.operators.recounts import check
+from tests.operators.recounts import FEW, check_cut
 from tests.profiles import examples
-from tests.properties.engine import Between, run
-from vernier.operators.physical import reduce_base
+from tests.properties.engine import Between
 from vernier.operators.planning import reductions
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.planning.reduction_ops import BatchedReduceOp, ReduceOp
@@ -113,7 +112,7 @@ EVENTS = st.lists(
 )
 
 
-@pytest.mark.parametrize("few", [0, 8])
+@pytest.mark.parametrize("few", FEW)
 @given(
     EVENTS,
     st.sets(st.integers(1, 8), max_size=4),
@@ -123,14 +122,9 @@ EVENTS = st.lists(
 )
 @examples(12)
 def test_parts_stand_beside_one_another(
-    few: int, log: Log, cuts: set[int], workers: int, between: Between, slice_updates: int
+    few: int | None, log: Log, cuts: set[int], workers: int, between: Between, slice_updates: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduce_base, "FEW", few)
-        found = run(
-            program(), {"events": log}, cuts=cuts, workers=workers, slice_updates=slice_updates, between=between
-        )
-        check(found, log, truth)
+    check_cut(program(), truth, few, log, cuts, workers, between, slice_updates)
 
 
 def test_only_texts_and_sums_that_can_cancel_read_whole_groups() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from tests.operators.continued import check_continued
-from tests.operators.recounts import BETWEEN, CUTS, WORKERS, Log, check, check_cut, drifting, logs
+from tests.operators.recounts import BETWEEN, CUTS, FEW, WORKERS, Log, check, check_cut, drifting, fitting, logs
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier.operators.group_functions.running import RunningExtreme
@@ -109,10 +109,13 @@ PRICES = st.sampled_from([Decimal("-0.01"), Decimal(0), Decimal("0.01"), Decimal
 EVENTS = logs(st.sampled_from(["", LONG + "a"]), st.integers(0, 5), st.none() | st.integers(-2, 2), PRICES)
 
 
+@pytest.mark.parametrize("few", FEW[1:])
 @given(EVENTS, CUTS, WORKERS, BETWEEN)
 @examples(40)
-def test_extremes_are_those_of_the_rows(log: Log, cuts: set[int], workers: int, between: Between) -> None:
-    check_cut(program(), truth, 0, log, cuts, workers, between)
+def test_extremes_are_those_of_the_rows(
+    few: int | None, log: Log, cuts: set[int], workers: int, between: Between
+) -> None:
+    check_cut(program(), truth, few, log, cuts, workers, between)
 
 
 @pytest.mark.parametrize(("seed", "span"), [(0, 400), (1, 60), (2, 9)])
@@ -128,6 +131,7 @@ def test_records_come_and_leave_in_large_groups(seed: int, span: int, slope: int
     log = drifting(choose, event, 80, 40, 4)
     check(run(program(), {"events": log}, cuts=(1, 20, 21, 30), slice_updates=7), log, truth)
     check(run(program(), {"events": log}, cuts=(25,), slice_updates=10_000), log, truth)
+    check(run(fitting(program()), {"events": log}, cuts=(1, 20, 21, 30), slice_updates=7), log, truth)
 
 
 def test_a_state_without_records_continues(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from tests.operators.continued import check_continued
-from tests.operators.recounts import BETWEEN, CUTS, WORKERS, Log, check, check_cut, drifting, logs
+from tests.operators.recounts import BETWEEN, CUTS, FEW, WORKERS, Log, check, check_cut, drifting, fitting, logs
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier.operators.errors import ArithmeticOverflow
@@ -82,10 +82,13 @@ def truth(rows: Counter[Row]) -> dict[str, Counter[tuple[Any, ...]]]:
 EVENTS = logs(st.sampled_from(["", LONG + "a"]), st.integers(0, 1), st.integers(0, 9), st.none() | st.integers(0, 12))
 
 
+@pytest.mark.parametrize("few", FEW[1:])
 @given(EVENTS, CUTS, WORKERS, BETWEEN)
 @examples(30)
-def test_starts_are_those_of_the_rows(log: Log, cuts: set[int], workers: int, between: Between) -> None:
-    check_cut(program(), truth, 0, log, cuts, workers, between)
+def test_starts_are_those_of_the_rows(
+    few: int | None, log: Log, cuts: set[int], workers: int, between: Between
+) -> None:
+    check_cut(program(), truth, few, log, cuts, workers, between)
 
 
 @pytest.mark.parametrize(("seed", "span"), [(0, 400), (1, 120), (2, 60)])
@@ -98,6 +101,7 @@ def test_sessions_join_and_part_in_large_groups(seed: int, span: int) -> None:
     log = drifting(choose, event, 120, 60, 4)
     check(run(program(), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=7), log, truth)
     check(run(program(), {"events": log}, cuts=(30,), slice_updates=10_000), log, truth)
+    check(run(fitting(program()), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=7), log, truth)
 
 
 def test_a_state_without_starts_continues(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +111,7 @@ def test_a_state_without_starts_continues(monkeypatch: pytest.MonkeyPatch) -> No
         return "k", choose.randrange(3), choose.randrange(90), choose.randrange(90)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reductions, "follows_sessions", lambda _: False)
+        patch.setattr(reductions, "build_sessions", lambda planner, node, _: reductions.build_whole(planner, node))
         before = compile_app(program())
     assert not before.of(SessionsOp)
     assert compile_app(program()).of(SessionsOp)

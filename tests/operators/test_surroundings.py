@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import vernier as vn
 from tests.operators.continued import check_continued
-from tests.operators.recounts import BETWEEN, CUTS, WORKERS, check, check_cut, drifting, logs
+from tests.operators.recounts import BETWEEN, CUTS, FEW, WORKERS, check, check_cut, drifting, fitting, logs
 from tests.profiles import examples
 from tests.properties.engine import Between, run
 from vernier import col
@@ -102,11 +102,11 @@ EVENTS = logs(
 )
 
 
-@pytest.mark.parametrize("few", [0, 8])
+@pytest.mark.parametrize("few", FEW)
 @given(EVENTS, CUTS, WORKERS, BETWEEN)
 @examples(15)
 def test_neighbours_and_sessions_are_those_of_the_rows(
-    few: int, log: Log, cuts: set[int], workers: int, between: Between
+    few: int | None, log: Log, cuts: set[int], workers: int, between: Between
 ) -> None:
     check_cut(program(), truth, few, log, cuts, workers, between)
 
@@ -121,6 +121,7 @@ def test_changes_far_from_each_other_in_large_groups(seed: int) -> None:
 
     log = drifting(choose, event, 120, 60, 2)
     check(run(program(), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
+    check(run(fitting(program()), {"events": log}, cuts=(1, 20, 21, 40), slice_updates=5), log, truth)
 
 
 def test_a_state_with_rows_in_their_own_order_continues(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,5 +132,6 @@ def test_a_state_with_rows_in_their_own_order_continues(monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(reductions, "surroundings_of", lambda *_: None)
+        patch.setattr(reductions, "build_session_ends", lambda planner, node, _: reductions.build_whole(planner, node))
         before = compile_app(program())
     check_continued(program(), before, event)

@@ -99,6 +99,24 @@ class RunningSum:
 
 
 @dataclass(frozen=True)
+class RunningExtreme:
+    """Each copy with the least, or greatest, of its and all earlier copies' values that are not null, None before the
+    first of them."""
+
+    value: Callable[[Row], Any]
+    by: Sequence[By]
+    greatest: bool
+
+    def __call__(self, rows: Contents) -> Rows:
+        best = None
+        for row in copies(rows, self.by):
+            value = self.value(row)
+            if value is not None and (best is None or (value > best) == self.greatest):
+                best = value
+            yield (*row, best), 1
+
+
+@dataclass(frozen=True)
 class Sessions:
     """Each present row with the start and the end of its session: rows less than a gap apart are in one session.
 

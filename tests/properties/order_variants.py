@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import vernier as vn
 from tests.oracle.joins import AsOf, Matched, PrefixSum
-from tests.oracle.ordering import Rank, RowNumber, RunningSum, Sessions, Shifted, TopK, windows
+from tests.oracle.ordering import Rank, RowNumber, RunningExtreme, RunningSum, Sessions, Shifted, TopK, windows
 from tests.oracle.plan import Contents, Expand, Node, PerKey, Project, Row, Whole, columns, item
 from tests.oracle.values import By
 from tests.properties.variants import Family, Variant, filled, or_else, pair, small, small_b
@@ -145,6 +145,14 @@ ORDERED: Family = {
         lambda rows: small_b(
             rows.running_sum("b", by=col("b").desc(), within="a").select("a", b=filled("running_sum", 9))
         ),
+    ),
+    "running_max": Variant(
+        lambda node: within((0,), RunningExtreme(item(1), UP, True), 0, 2)(node),
+        lambda rows: rows.running_max("b", by="b", within="a").select("a", b="running_max"),
+    ),
+    "running_min": Variant(
+        lambda node: within((0,), RunningExtreme(item(1), DOWN, False), 0, 2)(node),
+        lambda rows: rows.running_min("b", by=col("b").desc(), within="a").select("a", b="running_min"),
     ),
     "tumble": Variant(
         lambda node: Expand(node, lambda row: [(window, 1) for window in windows(row[1], 2, 2)]),

@@ -3,7 +3,10 @@
 import contextlib
 import errno
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from vernier.operators.runtime.exchange import Threads
@@ -19,7 +23,7 @@ from vernier.service.cluster.connection import Connection
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
-from vernier.service.cluster.messages import Assign, Hot, Report, Start
+from vernier.service.cluster.messages import Assign, Hello, Hot, Report, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous, place
 from vernier.service.errors import AttemptCancelled, DeadlinePassed, DriverGone
 
@@ -132,6 +136,36 @@ def test_processes_without_a_shard_are_known(office: Office) -> None:
     first.close()
     while office.rendezvous.surplus(attempt):
         threading.Event().wait(0.01)
+
+
+def test_one_worker_of_an_executor_hears_of_its_surplus_processes(office: Office) -> None:
+    def link(pid: int, parent: int) -> Connection:
+        found = Connection(office.rendezvous.address, office.rendezvous.keys)
+        office.links.append(found)
+        found._send(Hello(office.rendezvous.keys.token, "host", pid, "tcp://unused", parent))
+        return found
+
+    here, too = link(1, 7), link(2, 7)
+    assert [one.surplus for one in office.meet(office.rendezvous.begin(START), [here, too])] == [[], []]
+    another, there = link(3, 7), link(4, 8)
+    assigned = office.meet(office.rendezvous.begin(START), [another, there])
+    assert [sorted(one.surplus) for one in assigned] == [[1, 2], []]
+
+
+def test_a_process_ends_those_with_its_parent_and_no_others() -> None:
+    mine = subprocess.Popen(["sleep", "600"])
+    code = "import os, sys; from vernier.service.cluster.surplus import end_siblings; end_siblings(eval(sys.argv[1]))"
+    theirs = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True)
+    assert theirs.stdout is not None
+    stranger = int(theirs.stdout.readline())
+    try:
+        subprocess.run([sys.executable, "-c", code, repr([mine.pid, stranger, 1 << 22])], check=True, timeout=PATIENCE)
+        assert mine.wait(PATIENCE) == -signal.SIGTERM
+        assert psutil.pid_exists(stranger)
+    finally:
+        mine.kill()
+        os.kill(stranger, signal.SIGKILL)
+        theirs.communicate(timeout=PATIENCE)
 
 
 def refused(raw: socket.socket) -> bool:

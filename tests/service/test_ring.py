@@ -12,15 +12,26 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
+import vernier as vn
 from bench.exchange import connected
+from vernier.operators.engine.worker import Worker
+from vernier.operators.planning.planner import compile_app
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange import all_to_all as exchange_module
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.shared_ring import WORDS, Ring
 from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.service.errors import DeadlinePassed
 from vernier.service.kernels.rings import CORE, FULL, WAKE, WRITTEN, await_any, fall_asleep, watch_any
 
 PATIENCE = 30.0
+
+
+class Edge(vn.Schema):
+    """A directed edge."""
+
+    src: vn.Int64
+    dst: vn.Int64
 
 
 def pair() -> tuple[Ring, Ring]:
@@ -225,6 +236,58 @@ def test_a_peer_that_was_left_out_for_an_attempt_is_heard_again() -> None:
         meet("e", (1, 2), (1,))
         assert meet("f", (0, 1), (0, 1)) == [whole, whole]
         assert all(len(box.rings) == 1 for box in boxes[:2])
+    finally:
+        for box in boxes:
+            box.close()
+
+
+def test_kernels_exchange_through_rings_and_an_attempt_that_failed_leaves_nothing_behind() -> None:
+    app = vn.App("rings")
+    app.view("answer", app.source("edges", Edge).group_by("src").agg(n=vn.count()))
+    plan = compile_app(app)
+    boxes = [Mailbox(Keys.plain("secret")) for _ in range(2)]
+    peers = [box.address for box in boxes]
+
+    def attempt(name: str, present: tuple[int, ...], seconds: float) -> tuple[list[list[int]], list[bool]]:
+        """An epoch after some calls; what it has changed, and whether kernels ran it. Only those who are present take
+        part in the epoch."""
+        changed: list[list[int]] = []
+        ran: list[bool] = []
+        failures: list[Exception] = []
+
+        def run(index: int) -> None:
+            exchange = Exchange(boxes[index], name, index, peers, None, seconds)
+            worker = Worker(plan, exchange)
+            for _ in range(20):
+                exchange.allgather(b"")
+            assert exchange.lanes is not None
+            assert exchange.lanes.agreed
+            worker.pace.share = 0
+            rows = np.array([[1, index, 1, 1], [2 + index, 0, 1, 1]], np.int64)
+            interpreter = worker.interpreter
+            assert interpreter is not None
+            if index not in present:
+                return
+            try:
+                ran.append(interpreter.run(0, 10, {"edges": rows}))
+                changed.extend(row for one in interpreter.outputs().values() for row in one.tolist())
+            except DeadlinePassed as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(failures) == (len(present) if len(present) < 2 else 0)
+        return sorted(changed), ran
+
+    try:
+        counts = [[1, 2, 1, 1], [2, 1, 1, 1], [3, 1, 1, 1]]
+        assert attempt("a", (0, 1), PATIENCE) == (counts, [True, True])
+        assert attempt("b", (0,), 1.0) == ([], [])
+        assert attempt("c", (1,), 1.0) == ([], [])
+        assert attempt("d", (0, 1), PATIENCE) == (counts, [True, True])
     finally:
         for box in boxes:
             box.close()

@@ -12,6 +12,7 @@ from tests.storage.clock import Clock
 from vernier.service.config.model import BadSettings
 from vernier.service.config.settings import load
 from vernier.service.coordinator import standing_by
+from vernier.service.errors import SparkFailed
 from vernier.service.status import standby
 from vernier.storage.blob.leases import TTL_MS
 from vernier.storage.blob.object_store import ObjectBlob
@@ -84,6 +85,40 @@ def test_of_two_standbys_one_takes_over_when_the_owner_is_killed_and_the_other_o
     finally:
         for one in (owner, *waiting):
             end(one)
+
+
+def test_a_standby_shows_itself_once_it_could_go_on(tmp_path: Path) -> None:
+    owner = process(OWNER, tmp_path)
+    try:
+        assert said(owner) == "owns it"
+        directory, looks = StateDirectory(tmp_path), list[list[str]]()
+
+        def ready() -> bool:
+            looks.append(standby.living(directory.blob))
+            if len(looks) == 3:
+                threading.Timer(0.5, end, [owner]).start()
+            return len(looks) == 3
+
+        assert standing_by.acquire(directory, ready=ready) > 0
+        assert looks == [[], [], []], "it is asked no more once it was ready"
+        directory.release()
+    finally:
+        end(owner)
+
+
+def test_a_standby_that_could_never_go_on_does_not_wait(tmp_path: Path) -> None:
+    owner = process(OWNER, tmp_path)
+
+    def ready() -> bool:
+        raise SparkFailed(problem="it does not start")
+
+    try:
+        assert said(owner) == "owns it"
+        with pytest.raises(SparkFailed):
+            standing_by.acquire(StateDirectory(tmp_path), ready=ready)
+        assert standby.living(StateDirectory(tmp_path).blob) == []
+    finally:
+        end(owner)
 
 
 def test_a_standby_that_is_killed_is_none(tmp_path: Path) -> None:

@@ -237,6 +237,42 @@ def test_a_broker_that_starts_again_slowly_holds_nobody_up_who_stops(
     assert broker.killed.is_set()
 
 
+SLOW_PROGRAM = """
+import time
+open("{mark}", "w").close()
+time.sleep(3600)
+"""
+CHECKED = """
+import sys
+from pathlib import Path
+from vernier.service.config.settings import load
+from vernier.service.supervision import supervisor
+for name in ("_check", "_take_scratch", "_start"):
+    setattr(supervisor.Supervisor, name, lambda self: None)
+flags = {"program": sys.argv[1], "state.path": sys.argv[2]}
+supervisor.up(load(None, flags, {}), None, flags)
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_program_that_is_being_checked_does_not_hold_up_a_stop(tmp_path: Path, number: signal.Signals) -> None:
+    program, mark = tmp_path / "program.py", tmp_path / "begun"
+    program.write_text(SLOW_PROGRAM.format(mark=mark), "utf-8")
+    code = [sys.executable, "-c", CHECKED, str(program), str(tmp_path / "state")]
+    process = subprocess.Popen(code, stdout=subprocess.PIPE, text=True)
+    try:
+        while not mark.exists():
+            assert process.poll() is None
+            threading.Event().wait(0.02)
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert (said, process.returncode) == ("ended\n", 0)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_parent_that_is_killed_is_no_reason_to_wait_longer_than_for_one_that_stops() -> None:
     assert PATIENCE_SECONDS < STOP_SECONDS
 

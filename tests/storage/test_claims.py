@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +15,28 @@ from vernier.storage.blob.blob import HeldLock, Owner
 from vernier.storage.blob.leases import BEATS, LOCK_MS, MARGIN_MS, TTL_MS
 from vernier.storage.blob.object_store import ObjectBlob
 from vernier.storage.errors import OwnershipLost
+
+
+class Slow(SimStore):
+    """What the thread of heartbeats writes is on its way until `goes_on`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun, self.goes_on = threading.Event(), threading.Event()
+
+    def put(self, name: str, data: bytes) -> None:
+        if threading.current_thread().name == "beating":
+            self._begun.set()
+            assert self.goes_on.wait(60)
+        super().put(name, data)
+
+    def begin(self, beat: Callable[[], None]) -> threading.Thread:
+        """Start a heartbeat, and wait until it is on its way."""
+        beating = threading.Thread(target=beat, name="beating")
+        beating.start()
+        assert self._begun.wait(60)
+        return beating
+
 
 # --- locks ------------------------------------------------------------------------------------------------------------
 
@@ -314,34 +337,50 @@ def test_a_lock_is_extended_in_time_where_only_leases_were_held_before(store: Si
 
 @pytest.mark.parametrize("kind", ["lock", "lease"])
 def test_a_heartbeat_that_is_under_way_does_not_undo_a_release(clock: Clock, kind: str) -> None:
-    begun, goes_on = threading.Event(), threading.Event()
-
-    class Slow(SimStore):
-        """What the thread of heartbeats writes is on its way for a while."""
-
-        def put(self, name: str, data: bytes) -> None:
-            if threading.current_thread().name == "beating":
-                begun.set()
-                assert goes_on.wait(60)
-            super().put(name, data)
-
     store = Slow()
     blob = blob_of(store, clock)
     held = blob.lock("LOCK") if kind == "lock" else blob.hold("leases/7")
     assert held is not None
-    beating = threading.Thread(target=blob.claims.beat, name="beating")
-    beating.start()
-    assert begun.wait(60)
+    beating = store.begin(blob.claims.beat)
     releasing = threading.Thread(target=held.release)
     releasing.start()
     # If the release does not wait for the heartbeat, it is done by now.
     releasing.join(0.2)
-    goes_on.set()
+    store.goes_on.set()
     for thread in (beating, releasing):
         thread.join(60)
     other = blob_of(store, clock)
     assert (other.owner("LOCK") or Owner(0, "", 0)) == Owner(0, "", 0)
     assert other.list("leases") == []
+
+
+@pytest.mark.parametrize("kind", ["lock", "lease"])
+def test_a_store_that_does_not_answer_a_heartbeat_does_not_hold_up_a_release(
+    clock: Clock, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vernier.storage.blob.leases.RELEASE_SECONDS", 0.05)
+    store = Slow()
+    blob = blob_of(store, clock)
+    held = blob.lock("LOCK") if kind == "lock" else blob.hold("leases/7")
+    assert held is not None
+    beating = store.begin(blob.claims.beat)
+    held.release()
+    store.goes_on.set()
+    beating.join(60)
+    with pytest.raises(OwnershipLost):
+        held.check()
+    for _ in range(BEATS + 2):
+        clock.ms += TTL_MS // BEATS
+        blob.claims.beat()
+    other = blob_of(store, clock)
+    if kind == "lease":
+        assert other.present("leases") == []
+        return
+    for _ in range(BEATS + 1):
+        clock.ms += LOCK_MS // BEATS
+        if (taken := other.lock("LOCK")) is not None:
+            break
+    assert taken is not None
 
 
 def test_a_thread_keeps_claims_alive() -> None:

@@ -133,14 +133,14 @@ def test_room_stays_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         trace.select(part, fold=1)
         trace.close_slice(1)
         histories = trace.histories
-        return [len(histories._slots), len(histories._arena)]
+        return [len(histories._slots), len(histories.arena)]
 
     assert min(first := room(keyed)) >= len(keys)
     assert room(keyed) == first  # of which more than a quarter is used
     assert max(room(keyed[:64])) < 512
     assert min(room(keyed)) >= len(keys)
     trace.release()
-    assert [len(trace.histories._slots), len(trace.histories._arena)] == [0, 0]
+    assert [len(trace.histories._slots), len(trace.histories.arena)] == [0, 0]
     assert len(trace.select(keyed, fold=1).entries) >= len(keys)
 
 

@@ -4,7 +4,7 @@ import errno
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from vernier.storage.blob.filecache import FileCache
 from vernier.storage.blob.leases import LOCK_MS
 from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.object_store import FsspecStore, ObjectBlob
+from vernier.storage.blob.segment import segment_file
 from vernier.storage.errors import (
     CreateUnknown,
     EpochConflict,
@@ -30,6 +31,7 @@ from vernier.storage.errors import (
     NoFileSystem,
     OwnershipLost,
     StateInUse,
+    StorageError,
 )
 from vernier.storage.state.manifest import encode_manifest, manifest_file
 from vernier.storage.state.state import StateDirectory
@@ -148,6 +150,65 @@ def test_what_an_overtaken_owner_leaves_is_deleted_by_later_commits(store: SimSt
     assert new.epochs() == [7, 8, 9]
     assert sorted(name for name in new.segments() if "-old-" in name) == [ahead[0].segment]
     assert numbers(new, new.manifest(9)) == [8, 9]
+
+
+@pytest.mark.parametrize("lost", [manifest_file(2), "segment"])
+def test_a_file_that_cannot_be_read_now_is_not_damage(store: SimStore, clock: Clock, lost: str) -> None:
+    """The newest epoch may be published: an owner that went back to the one before it would publish it again."""
+    with StateDirectory("sim://state", blob_of(store, clock)) as state:
+        refs = commit(state, 2, commit(state, 1))
+    name = segment_file(refs[-1].segment) if lost == "segment" else lost
+    blob = blob_of(store, clock)
+    refused = FileFailed(operation="read", name=name, where=blob.where, reason="503 Slow Down")
+    get, read_each, map_ = blob.get, blob.get_each, blob.map
+
+    def mapped(file: str) -> memoryview:
+        if file == name:
+            raise refused
+        return map_(file)
+
+    blob.map = mapped  # type: ignore[method-assign]
+    blob.get_each = lambda files: [refused if file == name else get(file) for file in files]  # type: ignore[method-assign]
+    state = StateDirectory("sim://state", blob)
+    with pytest.raises(FileFailed, match="503 Slow Down"):
+        state.acquire()
+    assert (state.epochs(), state.damaged) == ([1, 2], [])
+    blob.map, blob.get_each = map_, read_each  # type: ignore[method-assign]
+    assert clock.acquired(state) == manifest(2, refs)
+
+
+def test_a_successor_reads_older_manifests_at_its_first_collection(store: SimStore, clock: Clock) -> None:
+    """Its first epoch does not wait for them, and nothing is deleted before."""
+    old = StateDirectory("sim://state", blob_of(store, Clock()))
+    old.acquire()
+    refs = commit(old, 1)
+    for epoch in range(2, 6):
+        refs = commit(old, epoch, refs[-1:])
+    blob = blob_of(store, clock)
+    read = list[str]()
+    get_each = blob.get_each
+
+    def counted(names: Sequence[str]) -> Sequence[bytes | StorageError]:
+        read.extend(names)
+        return get_each(names)
+
+    blob.get_each = counted  # type: ignore[method-assign]
+    new = StateDirectory("sim://state", blob)
+    clock.acquired(new)
+    left = old.write(6, "old", 0, [entry("t", 777)])
+    refs = commit(new, 6, refs[-1:])
+    assert read == [manifest_file(5)]
+    assert {ref.segment for ref in left} <= set(new.segments()), "nothing is swept yet"
+    flip = bytearray(store.read(manifest_file(2)))
+    flip[-1] ^= 4
+    store.put(manifest_file(2), bytes(flip))
+    new.gc(3)
+    assert sorted(read) == [manifest_file(epoch) for epoch in range(1, 6)]
+    assert (new.epochs(), len(new.damaged)) == ([4, 5, 6], 1)
+    refs = commit(new, 7, refs[-1:])
+    assert sorted(name for name in new.segments() if "-old-" in name) == []
+    assert numbers(new, new.manifest(4)) == [3, 4]
+    assert numbers(new, new.manifest(7)) == [6, 7]
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 6])

@@ -69,6 +69,8 @@ class Collection(Rows):
     lag = ordering.lag
     lead = ordering.lead
     running_sum = ordering.running_sum
+    running_min = ordering.running_min
+    running_max = ordering.running_max
 
     window = windows.window
 

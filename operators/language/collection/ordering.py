@@ -1,11 +1,11 @@
-"""Methods on ordered groups: the first rows, ranks, neighbours, running sums.
+"""Methods on ordered groups: the first rows, ranks, neighbours, running sums and extremes.
 
 All of them take `by`, the order (columns as text, `col("a").desc()`, or a list of several), and `within`, the columns
 whose values make a group (none: all rows are one group). They see present rows, and treat a row of multiplicity n as n
 copies. Ascending order has nulls first, descending order last. Rows that are equal in the order are sorted by all their
-columns, ascending, so answers never depend on the order of arrival. Outside loops, a change of all but dense ranks and
-sums of Float64 costs the rows of the output that change, unless the order begins with a text; else O(rows of its
-group).
+columns, ascending, so answers never depend on the order of arrival. Outside loops, a change of all but sums of Float64
+costs the rows of the output that change, unless the order begins with a text; else O(rows of its group). Running
+extremes need an ascending order without texts for that, or one by all columns in one direction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from typing import Any
 from vernier.operators.errors import ProgramError, WrongType
 from vernier.operators.group_functions.logic import LogicSpec
 from vernier.operators.group_functions.ordered import DenseRank, Rank, RowNumber, Shift, TopK
-from vernier.operators.group_functions.running import RunningSum
+from vernier.operators.group_functions.running import RunningExtreme, RunningSum
 from vernier.operators.language.collection.reductions import ReduceNode
 from vernier.operators.language.collection.rows import C, Rows, column_name
 from vernier.operators.language.expr.evaluate import bind
@@ -113,6 +113,26 @@ def running_sum(self: C, column: str | Expr, *, by: ByList, within: Columns = ()
     """
     grouped, order = _group(self, by, within, "running_sum")
     return _along(self, RunningSum(order, name, _summand(self, column, grouped, "running_sum")), grouped, name)
+
+
+def running_min(self: C, column: str | Expr, *, by: ByList, within: Columns = (), name: str = "running_min") -> C:
+    """The least value of `column` up to and including each copy, as a further column.
+
+    Values of all types have an order. Nulls are left out; the least value is null as long as all values so far are
+    null.
+    """
+    return _extreme(self, column, by, within, name, "running_min")
+
+
+def running_max(self: C, column: str | Expr, *, by: ByList, within: Columns = (), name: str = "running_max") -> C:
+    """The greatest value of `column` up to and including each copy, as a further column; see `running_min`."""
+    return _extreme(self, column, by, within, name, "running_max")
+
+
+def _extreme(rows: C, column: str | Expr, by: ByList, within: Columns, name: str, what: str) -> C:
+    grouped, order = _group(rows, by, within, what)
+    value = _summand(rows, column, grouped, what)
+    return _along(rows, RunningExtreme(order, name, value, what == "running_max"), grouped, name)
 
 
 def _shift(rows: C, column: str | Expr, n: int, by: ByList, within: Columns, name: str, default: Any, what: str) -> C:

@@ -36,7 +36,8 @@ def window(
     same key `by`, each at most five minutes after the one before, form one window, from the first row to five
     minutes after the last; only present rows count. Rows whose `on` is null are in no window. The columns have the
     type of `on`: TimestampNs, Int64 (durations are nanoseconds, or plain numbers) or Date (whole days: numbers, or
-    "1d"). Cost: tumbling and hopping windows are row-wise; a change of a session costs O(rows of its key).
+    "1d"). Cost: tumbling and hopping windows are row-wise; a change of a session costs the rows whose
+    session it changes, in loops O(rows of its key).
     """
     field = ordinal(self.schema.field(column_name(on, "window")), "window")
     if length is not None and hop is not None:

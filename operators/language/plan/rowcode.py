@@ -31,6 +31,7 @@ class RowFunction(ProgramFunction):
     """`function(row)` returns the rows: an iterable of tuples in the order of `returns`, or of dicts by name."""
 
     name = "flat_map"
+    by_row = True
 
     def compile(self, row: RowType) -> Expansion:
         """See TableFunction. Calls the function once for each row. The compiled function raises UserCodeFailed."""

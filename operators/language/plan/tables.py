@@ -90,6 +90,8 @@ class TableFunction:
     shifts: bool = False
     positive: ClassVar[bool] = True
     """Whether its factors are never negative."""
+    by_row: ClassVar[bool] = False
+    """Whether it calls a function of the program once for each row."""
     total: bool = False
     """Whether it raises for no row, so that it may see rows that the program would drop before."""
 

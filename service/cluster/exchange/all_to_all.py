@@ -5,6 +5,9 @@ service/cluster/exchange/transport.py carries the messages; this module combines
 belong to the running attempt are dropped. Every wait has a deadline and also watches the connection to the driver: if a
 peer dies, the others leave within milliseconds of the driver noticing. Calls are short, so a waiting worker first polls
 its peers' rings (shared_ring.py) and only then sleeps, provided there are enough cores for all workers.
+
+Kernels that run whole slices exchange rows through lanes, once all workers know that all have them: each message says
+whether its sender has.
 """
 
 from __future__ import annotations
@@ -16,11 +19,22 @@ import numpy as np
 import zmq
 
 from vernier.operators.runtime.exchange import Round, least
+from vernier.operators.runtime.lanes import Lanes
 from vernier.service.cluster.connection import Connection
-from vernier.service.cluster.exchange.transport import CALL, COLUMNS, HEADER_WORDS, MARK, SENDER, SIZE, Mailbox, digest
-from vernier.service.config.cpus import leave_core, usable_cores
+from vernier.service.cluster.exchange.transport import (
+    CALL,
+    COLUMNS,
+    HEADER_WORDS,
+    LINKED,
+    MARK,
+    SENDER,
+    SIZE,
+    Mailbox,
+    digest,
+)
 from vernier.service.errors import DeadlinePassed
 from vernier.service.kernels.rings import await_any, fall_asleep, this_core, watch_any
+from vernier.storage.cpus import leave_core, usable_cores
 from vernier.storage.updates import Ints
 
 _LOOKS = 1 << 14
@@ -39,15 +53,15 @@ it."""
 _NAP_MS = 1000
 """The longest sleep in milliseconds before the worker checks everything again."""
 
-_Message = tuple[int, int, Ints]
-"""The number of columns, the number of valid bytes, the words."""
+_Message = tuple[int, int, Ints, int]
+"""The number of columns, the number of valid bytes, the words, whether the sender has its lanes."""
 
 
 class Exchange:
     """One worker's part in one attempt; implements vernier.operators.runtime.exchange.Exchange.
 
     index, peers: this worker's shard, and the mailboxes of all shards. seconds: how long a call may take; this is the
-    attempt's deadline and not a peer's expected pace. bytes_sent: to other workers; waited: seconds spent in calls.
+    attempt's deadline and not a peer's expected pace.
     Every call may raise AttemptCancelled, DeadlinePassed and DriverGone.
     """
 
@@ -56,8 +70,7 @@ class Exchange:
     ) -> None:
         self.workers, self.index = len(peers), index
         self.attempt = attempt
-        self.bytes_sent = 0
-        self.waited = 0.0
+        self._bytes_sent, self._waited = 0, 0.0
         self._mailbox, self._link, self._seconds = mailbox, link, seconds
         self._header = np.zeros(HEADER_WORDS, np.int64)
         self._header[MARK:CALL] = mark = np.frombuffer(digest(attempt), np.int64)
@@ -74,9 +87,22 @@ class Exchange:
         self._poller.register(mailbox.inbox, zmq.POLLIN)
         if link is not None:
             self._poller.register(link.fileno(), zmq.POLLIN)
+        self._peers = peers
+        self.lanes = Lanes(self.workers, index, self._mark, self._check, self._looks) if self._out else None
+
+    @property
+    def bytes_sent(self) -> int:
+        """How many bytes were sent to other workers."""
+        return self._bytes_sent + (0 if self.lanes is None else self.lanes.bytes_sent)
+
+    @property
+    def waited(self) -> float:
+        """Seconds spent in calls and in exchanges of kernels."""
+        return self._waited + (0 if self.lanes is None else self.lanes.waited)
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
         """Send parts[i], int64[n, c], to worker i; returns what came from each worker. One message to each peer."""
+        self._link_lanes()
         for i in self._out:
             part = np.ascontiguousarray(parts[i])
             self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
@@ -87,6 +113,7 @@ class Exchange:
 
     def allgather(self, payload: bytes) -> list[bytes]:
         """Every worker's payload, by its index."""
+        self._link_lanes()
         words = np.frombuffer(payload + bytes(-len(payload) % 8), np.int64)
         for i in self._out:
             self._send(i, 0, len(payload), words)
@@ -100,7 +127,7 @@ class Exchange:
     def _send(self, peer: int, columns: int, size: int, words: Ints) -> None:
         header = self._header
         header[CALL], header[COLUMNS], header[SIZE] = self._call, columns, size
-        self.bytes_sent += self._out[peer].send(header, words)
+        self._bytes_sent += self._out[peer].send(header, words)
 
     def _collect(self) -> list[_Message | None]:
         """This call's message from every worker; None in the place of this worker."""
@@ -110,8 +137,36 @@ class Exchange:
             got = {i: self._early.pop((self._call, i)) for i in self._out if (self._call, i) in self._early}
         self._await(got, began)
         self._call += 1
-        self.waited += time.monotonic() - began
+        linked = self._header[LINKED] and all(message[3] for message in got.values())
+        if linked and self.lanes is not None and not self.lanes.agreed:
+            # Again, because a peer that has made a new ring says so only when this worker has opened it.
+            self.lanes.connect(*self._lanes_at())
+            self.lanes.agreed = True
+        self._waited += time.monotonic() - began
         return [got.get(i) for i in range(self.workers)]
+
+    def _link_lanes(self) -> None:
+        """Before a call: see whether there are lanes to all peers and from them; the call says so."""
+        if self.lanes is not None and not self._header[LINKED]:
+            outs, ins = self._lanes_at()
+            self._header[LINKED] = all(outs[i] and ins[i] for i in self._out)
+
+    def _lanes_at(self) -> tuple[list[int], list[int]]:
+        """The addresses of the lanes to each peer and from it; 0 where there is none."""
+        outs, ins = [0] * self.workers, [0] * self.workers
+        for i, outbox in self._out.items():
+            ring = self._mailbox.rings.get(self._peers[i])
+            outs[i], ins[i] = outbox.lane, 0 if ring is None else ring.lane
+        return outs, ins
+
+    def _check(self, shares: bool) -> None:
+        """While a kernel waits: what `_await` does. Raises AttemptCancelled, DeadlinePassed and DriverGone."""
+        if shares:
+            self._leave_shared_core()
+        elif self._link is not None and self._link.fileno() in dict(self._poller.poll(0)):
+            self._link.check(self.attempt)
+        if self.lanes is not None and time.monotonic() >= self.lanes.began + self._seconds:
+            raise DeadlinePassed(attempt=self.attempt, what="message from a peer", seconds=self._seconds)
 
     def _await(self, got: dict[int, _Message], began: float) -> None:
         """Poll until there is a message from every peer; if that takes longer, sleep."""
@@ -171,14 +226,14 @@ class Exchange:
         self._rings_at = np.array([ring.address for ring in self._rings], np.int64)
 
     def _sort(self, header: Ints, words: Ints, got: dict[int, _Message]) -> None:
-        *mark, call, sender, columns, size = header.tolist()
+        *mark, call, sender, columns, size, linked = header.tolist()
         if mark != self._mark or sender not in self._out or call < self._call:
             return
         if call == self._call:
-            got[sender] = columns, size, words
+            got[sender] = columns, size, words, linked
         else:
             # A peer that has everything for this call may already be one call ahead of us.
-            self._early[call, sender] = columns, size, words
+            self._early[call, sender] = columns, size, words, linked
 
     def _sleep(self, deadline: float) -> None:
         """Sleep until something happens. A writer that writes into the ring of a sleeping worker also sends an empty

@@ -15,6 +15,7 @@ import struct
 
 import numpy as np
 
+from vernier.operators.runtime.lanes import WORDS as LANE_WORDS
 from vernier.service.kernels.rings import (
     CORE,
     NONCE,
@@ -32,7 +33,7 @@ from vernier.storage.updates import Ints
 WORDS = 1 << 16
 """The size of a ring in words, half a megabyte: more than one round of a loop usually sends, and little compared with
 the rest of a worker."""
-_BYTES = 8 * WORDS
+_BYTES = 8 * (WORDS + LANE_WORDS)
 _NONCE = slice(NONCE, NONCE + 2)
 _OFFER = struct.Struct("<qq16s")
 """pid, descriptor, nonce"""
@@ -40,12 +41,14 @@ OFFER_BYTES = _OFFER.size
 
 
 class Ring:
-    """One direction between two processes: one writer, one reader. address: where the ring is mapped."""
+    """One direction between two processes: one writer, one reader. address: where the ring is mapped; lane: where,
+    behind it, a lane is, for kernels (operators/runtime/lanes.py)."""
 
     def __init__(self, descriptor: int, writer: int) -> None:
         self._descriptor, self._writer = descriptor, writer
-        self._words: Ints = np.frombuffer(mmap.mmap(descriptor, _BYTES), np.int64)
+        self._words: Ints = np.frombuffer(mmap.mmap(descriptor, _BYTES), np.int64)[:WORDS]
         self.address = self._words.ctypes.data
+        self.lane = self.address + 8 * WORDS
 
     @staticmethod
     def make() -> Ring | None:

@@ -22,9 +22,9 @@ from vernier.service.cluster.exchange.shared_ring import OFFER_BYTES, Ring
 from vernier.service.kernels.rings import FULL, WAKE
 from vernier.storage.updates import Ints
 
-MARK, CALL, SENDER, COLUMNS, SIZE, HEADER_WORDS = 0, 2, 3, 4, 5, 6
+MARK, CALL, SENDER, COLUMNS, SIZE, LINKED, HEADER_WORDS = 0, 2, 3, 4, 5, 6, 7
 """The words of a header: two that identify the attempt, the number of the call, the sender's index, the number of
-columns, and how many bytes of the words after it are valid."""
+columns, how many bytes of the words after it are valid, and whether the sender has lanes to and from all workers."""
 _TOKEN_BYTES = 16
 _WORDS_AT = _TOKEN_BYTES + 8 * HEADER_WORDS
 _LINGER_MS = 200
@@ -45,6 +45,11 @@ class Outbox:
 
     def __init__(self, socket: zmq.Socket[bytes], ring: Ring | None, token: bytes) -> None:
         self._socket, self._ring, self._token = socket, ring, token
+
+    @property
+    def lane(self) -> int:
+        """The address of the lane to the peer; 0 until the peer has opened it."""
+        return self._ring.lane if self._ring is not None and self._ring.ready else 0
 
     def send(self, header: Ints, words: Ints) -> int:
         """Send int64[n]; returns the number of bytes sent. Never waits."""
@@ -121,7 +126,7 @@ class Mailbox:
         if ring is not None:
             # The offer travels by the socket, because the peer has not opened the ring yet.
             offer = ring.offer + self.address.encode()
-            header = np.array([*_OFFERS, 0, 0, 0, len(offer)])
+            header = np.array([*_OFFERS, 0, 0, 0, len(offer), 0])
             outbox.send(header, np.frombuffer(offer + bytes(-len(offer) % 8), np.int64))
         return outbox
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import fastavro
 import fastavro._read_py as _read_py
+import numpy as np
 import pyarrow as pa
 
 from vernier.operators.language.types.scalars import TimestampNs
@@ -28,7 +29,7 @@ from vernier.service.ingest.rejects import Refusal
 
 Change = Callable[[Any], Any]
 
-_DIGITS = 38
+_DIGITS, _WORD = 38, 8
 _LONG = re.compile(rb"[\x80-\xff]{9}")
 """Matches the bytes of every integer of more than 64 bits."""
 _UNITS = {
@@ -74,6 +75,9 @@ class Record:
                     given = [None if one is None else one * unit for one in given]
                 elif column in row_type and pa.types.is_nested(row_type.field(column).type.arrow):
                     kind = row_type.field(column).type.arrow
+                if (decimals := _short_decimals(kind, self.changes.get(name), given)) is not None:
+                    found[name] = decimals
+                    continue
                 if name in self.changes:
                     given = [None if one is None else self.changes[name](one) for one in given]
                 array = pa.array(given, kind)
@@ -257,6 +261,17 @@ def _decimal(value: bytes, scale: int) -> decimal.Decimal:
     if abs(number) >= 10**_DIGITS:
         raise OverflowError(f"a decimal of more than {_DIGITS} digits")
     return decimal.Decimal(f"{number}e{-scale}")
+
+
+def _short_decimals(kind: pa.DataType, change: Change | None, given: Sequence[Any]) -> pa.Array | None:
+    """The column of a decimal field whose numbers have at most eight bytes each and are all there; None for others."""
+    if change is None or not pa.types.is_decimal(kind) or not 0 <= kind.scale <= _DIGITS:
+        return None
+    if not given or None in given or max(map(len, given)) > _WORD:
+        return None
+    numbers = np.fromiter([int.from_bytes(one, "big", signed=True) for one in given], np.int64, len(given))
+    # A decimal128 is the low word and the high word, which repeats the sign.
+    return pa.Array.from_buffers(kind, len(given), [None, pa.py_buffer(np.column_stack((numbers, numbers >> 63)))])
 
 
 def _is_instant(row_type: RowType, name: str) -> bool:

@@ -45,6 +45,7 @@ _DIGITS = re.compile(r"-?\d{1,5}", re.ASCII)
 _GREATEST_SCALE = 20_000
 """A limit above the scale in any database; a number with this scale can be this long when it is written out."""
 _LONGEST_NUMBER = 200
+_LONGEST_DAY = len('"2024-02-29"')
 _UNITS = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
 
 
@@ -198,11 +199,12 @@ class _Values:
             read = reads.get(name, _day if name in self._dates else None)
             if read is None or bytes(row[name]) == _NULL:
                 continue
-            given = load(bytes(row[name]))
+            raw = bytes(row[name])
             try:
-                row[name] = msgspec.Raw(msgspec.json.encode(read(given)))
+                day = read is _day and len(raw) <= _LONGEST_DAY
+                row[name] = _written_day(raw) if day else msgspec.Raw(msgspec.json.encode(read(load(raw))))
             except (ValueError, TypeError, LookupError, OverflowError, ArithmeticError) as error:
-                found = f"{name} is {shown(given)}, which is not what its type or schema says ({error})"
+                found = f"{name} is {shown(load(raw))}, which is not what its type or schema says ({error})"
                 raise Refusal("schema", found) from error
         return msgspec.json.encode(row)
 
@@ -331,6 +333,12 @@ def _integer(value: Any) -> int:
 def _day(value: Any) -> Any:
     """A date from days since 1970; a text is left unchanged."""
     return value if isinstance(value, str) else (_FIRST_DAY + timedelta(days=_integer(value))).isoformat()
+
+
+@lru_cache(maxsize=1 << 14)
+def _written_day(raw: bytes) -> msgspec.Raw:
+    """The JSON of a date from the JSON that was sent. Days repeat, so this is a look-up for nearly all of them."""
+    return msgspec.Raw(msgspec.json.encode(_day(load(raw))))
 
 
 def _decimal(value: Any, scale: int) -> str:

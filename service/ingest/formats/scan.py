@@ -1,9 +1,9 @@
 """The scanner: passes a batch of messages to a kernel and turns the columns that the kernel fills into rows of words.
 
 A topic's scanner knows the names and kinds of its sources' columns. Messages that the kernel does not accept go to the
-judge, and so do all messages of a topic with a column type that the kernel does not know. For a composed column, whose
+judge, and so do all messages of a source with a column type that the kernel does not know. For a composed column, whose
 values are more than one word, a cell holds the number of a value; the values of the batch are collected as words
-(`_Values`).
+(`_Values`). Of lists and structs the kernel finds the ends; nested.py reads them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,42 +15,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.parts import Composed, words_of
-from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type, Values
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Values
 from vernier.operators.language.types.schema import Field, RowType
-from vernier.operators.language.types.texts import String
 from vernier.service.ingest.formats.judge import Judged
 from vernier.service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress, Refused
+from vernier.service.ingest.formats.nested import MOST_COLUMNS, ForJudge, about, array_of
 from vernier.service.ingest.formats.sieve import bytes_of
 from vernier.service.ingest.rejects import Refusal
-from vernier.service.kernels.json_texts import copy_spans
 from vernier.service.kernels.json_values import (
-    BOOL,
     CELLS,
-    DATE,
-    DECIMAL,
     DIFF,
-    FLOAT64,
-    INT64,
     MESSAGE,
     SOURCE,
-    TEXT,
     TIME,
-    TIMESTAMP,
 )
 from vernier.storage.strings.string_heap import Heap
 
-_KINDS: dict[type[Type], int] = {
-    Int64: INT64,
-    Bool: BOOL,
-    Float64: FLOAT64,
-    Date: DATE,
-    TimestampNs: TIMESTAMP,
-    String: TEXT,
-    Decimal: DECIMAL,
-}
-_MOST_COLUMNS = 62
 _CHUNK_BYTES = 1 << 26
 
 Bools = npt.NDArray[np.bool_]
@@ -90,15 +71,13 @@ class _Values:
         self._parts: list[Ints] = []
         self._count = 0
 
-    def add_spans(self, text: Ints, spans: Ints) -> Ints:
-        """Add the values that a kernel has scanned; returns their cells."""
-        offsets, data = copy_spans(text, spans)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        values = pa.LargeStringArray.from_buffers(len(spans), *buffers[1:])
-        if isinstance(self._kind, Decimal):
-            # The kernel has counted the digits, so the cast fits. An empty string stands for a null; it is cast as 0.
-            values = pc.if_else(pc.equal(pc.binary_length(values), 0), "0", values).cast(self._kind.arrow)
+    def add_array(self, values: pa.Array) -> Ints:
+        """Add values of the type's own Arrow type; returns their cells."""
         return self._add(self._kind.to_words(values, self._heap))
+
+    def array_of(self, text: Ints, cells: Ints) -> pa.Array:
+        """The values that a kernel has scanned. Raises ForJudge."""
+        return array_of(self._kind, text, cells)
 
     def add_python(self, values: Sequence[Any]) -> Ints:
         """Add values that the judge has found legal; returns their cells."""
@@ -145,7 +124,7 @@ class Scanner:
         self._pool = np.frombuffer(b"".join(pool), np.uint8)
         self._pool_names = np.cumsum([0, *map(len, pool)], dtype=np.int64)
         self._first = np.cumsum([0, *widths], dtype=np.int64)
-        self._kinds = np.array([_about(field) for field in fields], np.int64).reshape(-1, 4)
+        self._kinds = np.array([about(field.type, field.nullable) for field in fields], np.int64).reshape(-1, 4)
         self._composed = {
             (number, c): field.type
             for number, row_type in enumerate(self._sources.values())
@@ -153,7 +132,7 @@ class Scanner:
             if isinstance(field.type, Composed)
         }
         self._columns = max(widths)
-        self._scans = self._columns <= _MOST_COLUMNS and all(type(field.type) in _KINDS for field in fields)
+        self._scans = self._columns <= MOST_COLUMNS
         self._kernel, self._judge, self._least_bytes = kernel, judge, least_bytes
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
@@ -190,13 +169,31 @@ class Scanner:
             names = (self._pool, self._pool_names, self._first, self._kinds)
             outputs = (scanned.out, scanned.nulls, good[begin:stop])
             count = self._kernel(text, starts[begin : stop + 1], *names, *outputs)
-            out = scanned.out[:count].copy()
+            out, nulls = scanned.out[:count].copy(), scanned.nulls[:count].copy()
+            for place in columns:
+                out, nulls = self._composed_values(columns, place, text, out, nulls, good[begin:stop])
             out[:, MESSAGE] += begin
-            for (number, c), found in columns.items():
-                mine = np.flatnonzero(out[:, SOURCE] == number)
-                out[mine, CELLS + c] = found.add_spans(text, out[mine, CELLS + c])
-            yield Scanned(out, scanned.nulls[:count].copy())
+            yield Scanned(out, nulls)
             begin = stop
+
+    def _composed_values(
+        self, columns: _Columns, place: tuple[int, int], text: Ints, out: Ints, nulls: Bools, good: Bools
+    ) -> tuple[Ints, Bools]:
+        """Add the values of one composed column, in whose cells their numbers then are. Messages with a value that the
+        kernels do not take become bad, and lose their rows. out, nulls: see `Scanned`, with numbers of messages in
+        `good`."""
+        number, c = place
+        while True:
+            mine = np.flatnonzero((out[:, SOURCE] == number) & ~nulls[:, c])
+            try:
+                values = columns[place].array_of(text, out[mine, CELLS + c])
+            except ForJudge as left:
+                good[out[mine[left.bad], MESSAGE]] = False
+                kept = good[out[:, MESSAGE]]
+                out, nulls = out[kept], nulls[kept]
+                continue
+            out[mine, CELLS + c] = columns[place].add_array(values)
+            return out, nulls
 
     def _judge_all(
         self, values: pa.LargeBinaryArray, left: Ints, columns: _Columns
@@ -229,13 +226,6 @@ class Scanner:
             if given:
                 scanned.out[[k for k, _ in given], CELLS + c] = found.add_python([cell for _, cell in given])
         return scanned, progress, refused
-
-
-def _about(field: Field) -> tuple[int, bool, int, int]:
-    """What the kernel must know about a column."""
-    kind = field.type
-    whole, fraction = (kind.precision - kind.scale, kind.scale) if isinstance(kind, Decimal) else (0, 0)
-    return _KINDS.get(type(kind), -1), field.nullable, whole, fraction
 
 
 def _encode(row_type: RowType, cells: Ints, nulls: Bools, composed: Mapping[int, _Values]) -> Ints:

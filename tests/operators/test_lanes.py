@@ -1,0 +1,291 @@
+"""Several workers run a slice in kernels that exchange rows: the same changes as one worker, and all or nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import vernier as vn
+from bench.programs import program
+from bench.stream import Stream, random_graph
+from vernier import Collection, col
+from vernier.operators.engine import worker as engine_worker
+from vernier.operators.engine.interpreter import Interpreter
+from vernier.operators.engine.local import LocalEngine
+from vernier.operators.failures import AggregateOverflow
+from vernier.operators.kernels import lanes as kernel
+from vernier.operators.kernels import runs
+from vernier.operators.kernels.runs import STEPS_DONE
+from vernier.operators.planning.planner import compile_app
+from vernier.storage.updates import MIN_TIME, Updates
+
+pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="it needs compiled kernels")
+
+
+class Edge(vn.Schema):
+    """A directed edge."""
+
+    src: vn.Int64
+    dst: vn.Int64
+
+
+class Named(vn.Schema):
+    """A number with a name."""
+
+    src: vn.Int64
+    name: vn.String
+
+
+def interpreters(engine: LocalEngine) -> list[Interpreter]:
+    """Those of all workers."""
+    found = [worker.interpreter for worker in engine.workers if worker.interpreter is not None]
+    assert len(found) == len(engine.workers)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the slices that have run in one kernel."""
+    run = Interpreter.run
+
+    def counting(self: Any, lower: int, upper: int, given: Any) -> bool:
+        ran = run(self, lower, upper, given)
+        self.closed = getattr(self, "closed", 0) + int(ran)
+        return ran
+
+    monkeypatch.setattr(Interpreter, "run", counting)
+
+
+def interpreted(engine: LocalEngine) -> list[int]:
+    """How many slices each worker has run in one kernel."""
+    return [getattr(one, "closed", 0) for one in interpreters(engine)]
+
+
+def loads(name: str) -> tuple[dict[str, Updates], list[tuple[int, int, dict[str, Updates]]]]:
+    """The first epoch of a program on a graph, and epochs of some updates."""
+    stream = Stream(random_graph(60, 1200), 120)
+    first = {"roots": Updates.of(np.arange(2)[:, None], 0, 1), "edges": Updates(stream.first(), 2, 0)}
+    epochs, at = [], 0
+    for size in (1, 7, 2, 100, 1, 400, *[1] * 10, 50, 50, 50):
+        epochs.append((at + 1, at + size + 1, {"edges": Updates(stream.updates(at, at + size, size, True), 2, 0)}))
+        at += size
+    return first, epochs
+
+
+def answers(name: str, workers: int, before: Callable[[LocalEngine], None] = lambda engine: None) -> Any:
+    """The changes of each epoch, and how many slices ran in one kernel. before: called before each epoch."""
+    first, epochs = loads(name)
+    with LocalEngine(compile_app(program(name)), workers) as engine:
+        found = [engine.run_epoch(MIN_TIME, 1, first)["answer"].data.tolist()]
+        for lower, upper, inputs in epochs:
+            before(engine)
+            found.append(engine.run_epoch(lower, upper, inputs)["answer"].data.tolist())
+        return found, interpreted(engine)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("name", ["bfs", "degrees", "reach"])
+def test_several_workers_change_the_same(name: str, workers: int) -> None:
+    expected, _ = answers(name, 1)
+    found, slices = answers(name, workers)
+    assert found == expected
+    assert slices == [len(expected)] * workers, "all slices have run in kernels"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_worker_that_gives_up_takes_all_along(seed: int) -> None:
+    """At a random point of a slice, one worker has no place for a sealed step, or cannot begin."""
+    choose = random.Random(seed)
+
+    def before(engine: LocalEngine) -> None:
+        for one in interpreters(engine):
+            one._pause = one._paused = 0
+            one._words[runs.KEPT_SIZE] = len(one._kept)
+        victim = choose.choice(interpreters(engine))
+        if choose.random() < 0.7:
+            victim._words[runs.KEPT_SIZE] = choose.randrange(20)
+
+    expected, _ = answers("bfs", 1)
+    found, slices = answers("bfs", 2 + seed % 2, before)
+    assert found == expected
+    assert len(set(slices)) == 1, "a slice runs in the kernels of all workers or of none"
+    assert 0 < slices[0] < len(expected)
+
+
+def test_a_worker_that_cannot_begin_takes_all_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vernier.storage.trace.running import RunningTraces
+
+    choose, lend = random.Random(3), RunningTraces.lend
+
+    def sometimes(self: RunningTraces, steps: int) -> bool:
+        return choose.random() < 0.8 and lend(self, steps)
+
+    expected, _ = answers("reach", 1)
+    monkeypatch.setattr(RunningTraces, "lend", sometimes)
+    found, slices = answers("reach", 3)
+    assert found == expected
+    assert len(set(slices)) == 1
+    assert 0 < slices[0] < len(expected)
+
+
+def test_messages_that_are_larger_than_a_lane_travel_in_pieces() -> None:
+    def before(engine: LocalEngine) -> None:
+        for one in interpreters(engine):
+            assert one.lanes is not None
+            one.lanes._streams[:, kernel.SIZE] = 13
+
+    expected, _ = answers("bfs", 1)
+    first, epochs = loads("bfs")
+    for workers in (2, 3):
+        with LocalEngine(compile_app(program("bfs")), workers) as engine:
+            before(engine)
+            found = [engine.run_epoch(MIN_TIME, 1, first)["answer"].data.tolist()]
+            found += [engine.run_epoch(*one)["answer"].data.tolist() for one in epochs]
+            assert found == expected
+            assert interpreted(engine) == [len(expected)] * workers
+
+
+def test_a_table_that_is_full_on_one_worker_grows_and_all_begin_again() -> None:
+    long = 900
+    path = np.array([[node, node + 1, 0, 1] for node in range(long)], np.int64)
+    first = {"edges": Updates(path, 2, 0), "roots": Updates.of(np.zeros((1, 1), np.int64), 0, 1)}
+    with LocalEngine(compile_app(program("reach")), 2) as engine:
+        rows = engine.run_epoch(MIN_TIME, 1, first)["answer"].data
+        assert rows[:, 1].tolist() == list(range(long + 1))
+        assert all(one.stats[0, STEPS_DONE] > 1 for one in interpreters(engine)), "runs that found it full began again"
+        assert interpreted(engine) == [1, 1]
+        assert all(one._pause == 0 for one in interpreters(engine))
+
+
+def edges_engine(build: Callable[[Collection], Collection], workers: int) -> LocalEngine:
+    """A program with one source and one view."""
+    app = vn.App("lanes")
+    app.view("answer", build(app.source("edges", Edge)))
+    return LocalEngine(compile_app(app), workers)
+
+
+def changes(engine: LocalEngine, lower: int, upper: int, data: Any) -> list[list[int]]:
+    """An epoch of edges."""
+    updates = Updates(np.array(data, np.int64).reshape(-1, 4), 2, 0)
+    return engine.run_epoch(lower, upper, {"edges": updates})["answer"].data.tolist()
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_without_rows(workers: int) -> None:
+    with edges_engine(lambda edges: edges.group_by("src").agg(n=vn.count(), total=vn.sum("dst")), workers) as engine:
+        assert changes(engine, 0, 10, [[1, 5, 1, 1]] * 5) == [[1, 5, 25, 1, 1]]
+        assert changes(engine, 10, 20, []) == []
+        assert changes(engine, 20, 30, [[1, 5, 21, -1]]) == [[1, 4, 20, 21, 1], [1, 5, 25, 21, -1]]
+        assert len(set(interpreted(engine))) == 1
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_equal_rows_of_all_workers_meet(workers: int) -> None:
+    with edges_engine(lambda edges: edges.union(edges.select(src="dst", dst="src")).distinct(), workers) as engine:
+        assert changes(engine, 0, 10, [[1, 2, 1, 1], [2, 1, 2, 1]] * 3) == [[1, 2, 1, 1], [2, 1, 1, 1]]
+        assert changes(engine, 10, 20, [[1, 2, 11, -3]]) == []
+        assert changes(engine, 20, 30, [[2, 1, 21, -3]]) == [[1, 2, 21, -1], [2, 1, 21, -1]]
+        assert interpreted(engine) == [3] * workers
+
+
+def test_a_sum_that_overflows_on_one_worker_raises() -> None:
+    engine = edges_engine(lambda edges: edges.group_by("src").agg(total=vn.sum("dst")), 2)
+    assert changes(engine, 0, 10, [[1, 2**62, 1, 1], [2, 1, 1, 1]]) == [[1, 2**62, 1, 1], [2, 1, 1, 1]]
+    with pytest.raises(AggregateOverflow, match="src=1"):
+        changes(engine, 10, 20, [[1, 2**62, 11, 1], [2, 1, 11, 1]])
+    engine.close()
+
+
+def test_a_worker_that_fails_does_not_leave_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = edges_engine(lambda edges: edges.group_by("src").agg(n=vn.count()), 3)
+    assert changes(engine, 0, 10, [[1, 1, 1, 1]]) == [[1, 1, 1, 1]]
+    run = Interpreter.run
+
+    def fails(self: Interpreter, *args: Any) -> bool:
+        if self is engine.workers[1].interpreter:
+            raise ZeroDivisionError
+        return run(self, *args)
+
+    monkeypatch.setattr(Interpreter, "run", fails)
+    with pytest.raises(ZeroDivisionError):
+        changes(engine, 10, 20, [[1, 1, 11, 1]])
+    engine.close()
+
+
+def test_an_attempt_does_not_read_what_an_earlier_one_has_left() -> None:
+    from vernier.operators.runtime.exchange import Threads
+
+    threads = Threads.connected(2)
+    shared = threads[0]._shared
+    for left, lane in enumerate(shared.lanes.reshape(4, -1), 3):
+        lane[kernel.HEAD], lane[kernel.ROOM :] = left, 99
+        lane[kernel.MARK : kernel.MARK + 2] = 7, 7
+    app = vn.App("lanes")
+    app.view("answer", app.source("edges", Edge).group_by("src").agg(n=vn.count()))
+    plan = compile_app(app)
+    with LocalEngine(plan, 2) as engine:
+        engine._threads = threads
+        engine.workers = [engine_worker.Worker(plan, one) for one in threads]
+        assert changes(engine, 0, 10, [[1, 1, 1, 1], [2, 1, 1, 1]]) == [[1, 1, 1, 1], [2, 1, 1, 1]]
+        assert interpreted(engine) == [1, 1]
+
+
+def test_short_texts_travel_and_long_ones_make_python_run_the_slice() -> None:
+    app = vn.App("texts")
+    named = app.source("named", Named)
+    app.view("answer", named.group_by("name").agg(n=vn.count()))
+    plan = compile_app(app)
+    with LocalEngine(plan, 2) as engine:
+        schema = plan.sources["named"]
+
+        def run(lower: int, names: list[str]) -> int:
+            rows = schema.encode({"src": np.arange(len(names)), "name": pa.array(names)}, engine.heap)
+            times = np.full((len(rows), 1), lower)
+            updates = Updates(np.hstack([rows, times, np.ones_like(times)]), schema.width, 0)
+            return len(engine.run_epoch(lower, lower + 10, {"named": updates})["answer"])
+
+        assert run(0, ["short", "other", "short"] * 5) == 2
+        assert interpreted(engine) == [1, 1]
+        assert run(10, [f"a name that is longer than fifteen bytes {i}" for i in range(20)]) == 20
+        assert interpreted(engine) == [1, 1]
+
+
+def walks(edges: Collection) -> Collection:
+    """Each walk's ends. The rows of the next round may belong to any worker."""
+
+    @vn.fixpoint
+    def ends(ends: Collection, *, edges: Collection) -> Collection:
+        moved = edges.select(middle="src", end="dst")
+        return ends.join(moved, left_on="dst", right_on="middle").select(src="src", dst=col("end"))
+
+    return ends(edges, edges=edges)
+
+
+def countdown(edges: Collection) -> Collection:
+    """A loop in which rows travel nowhere but into the next round."""
+
+    @vn.fixpoint
+    def down(down: Collection) -> Collection:
+        return down.filter(col("dst") > 0).select(src=col("src") + 1, dst=col("dst") - 1)
+
+    return down(edges)
+
+
+@pytest.mark.parametrize("build", [walks, countdown])
+def test_loops_that_feed_rows_to_other_workers(build: Callable[[Collection], Collection]) -> None:
+    pairs = [(1, 2), (2, 3), (3, 4), (1, 4), (7, 8), (8, 9), (4, 7)]
+    found = []
+    for workers in (1, 2, 3):
+        with edges_engine(build, workers) as engine:
+            rows = [changes(engine, 0, 10, [[*pair, 1, 1] for pair in pairs])]
+            rows.append(changes(engine, 10, 20, [[3, 4, 11, -1], [9, 11, 12, 1], [2, 5, 12, 1], [5, 7, 13, 1]]))
+            rows.append(changes(engine, 20, 30, [[3, 4, 21, 1]]))
+            found.append(rows)
+            assert interpreted(engine) == [3] * workers
+    assert found[0] == found[1] == found[2]
