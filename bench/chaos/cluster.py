@@ -7,9 +7,9 @@ Needs root: the hosts are network namespaces on this machine (tests/cluster). Th
 topic, Spark's master and two hosts of executors, an S3 server, two hosts with `vernier up --standby`, three with a
 sidecar. They run bench/chaos/program.py (nested loops, text keys, all formats) under its load; answers are sampled from
 all sidecars while random events happen, one after another. Each ends after 6 to 28 s, and the next one begins when
-answers have gone on and what was lost is there again. With `--last`, each event lasts that long, and those of sidecars
-and standbys happen beside others (bench/chaos/events.py). The journal has a line for each event whose run was right in
-the end; the next run leaves them out.
+answers have gone on and what was lost is there again. With `--last`, each event lasts that long, beside events of other
+roles where epochs go on in spite of all of them (bench/chaos/events.py). The journal has a line for each event whose
+run was right in the end; the next run leaves them out, and runs side by side may share it.
 
 For each event a line says how long it took from its beginning to the first commit with data that was sent after it,
 and the longest time between two commits. `unsaid_s`: the longest time, beyond the first five seconds after a commit, in
@@ -343,6 +343,13 @@ def lasting(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     }
 
 
+def read(journal: Path | None) -> list[dict[str, Any]]:
+    """The journal's lines; none if it is not there yet."""
+    if journal is None or not journal.exists():
+        return []
+    return [json.loads(line) for line in journal.read_text("utf-8").splitlines()]
+
+
 def main() -> int:
     """Read the arguments, run, print."""
     parser = argparse.ArgumentParser(
@@ -366,9 +373,8 @@ def main() -> int:
         print(f"{time.strftime('%H:%M:%S')} cluster: {text}", file=sys.stderr, flush=True)
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    journal = [json.loads(line) for line in given.journal.open()] if given.journal and given.journal.exists() else []
     events = (
-        groups(given.last, [(row["kind"], row["role"]) for row in journal])
+        groups(given.last, [(row["kind"], row["role"]) for row in read(given.journal)])
         if given.last
         else [(event,) for event in deck(seed, given.events)]
     )
@@ -383,12 +389,11 @@ def main() -> int:
     if given.journal is None:
         record(json.loads(text), key=f"events-{seed}", tables={"events": table(report.rows)})
     elif not report.findings.wrong:
-        load = round(os.getloadavg()[0], 1)
-        journal += [
-            row | {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": load} for row in report.rows
-        ]
-        given.journal.write_text("".join(json.dumps(row) + "\n" for row in journal))
-        record({"seconds": given.last, "rows": journal}, key="lasting", tables={"lasting": lasting(journal)})
+        what = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": round(os.getloadavg()[0], 1)}
+        with given.journal.open("a", encoding="utf-8") as lines:
+            lines.write("".join(json.dumps(row | what) + "\n" for row in report.rows))
+        rows = read(given.journal)
+        record({"seconds": given.last, "rows": rows}, key="lasting", tables={"lasting": lasting(rows)})
     for problem in report.findings.wrong:
         say(f"WRONG: {problem}")
     if report.findings.wrong:

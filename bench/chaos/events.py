@@ -6,11 +6,10 @@ import os
 import random
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, zip_longest
 from typing import Literal
 
 import psutil
@@ -84,35 +83,22 @@ def each(seconds: float) -> list[Event]:
     ]
 
 
-BESIDE: dict[Role, tuple[Role, ...]] = {
-    "sidecar": ("driver", "executor", "broker", "master"),
-    "standby": ("executor", "master"),
-}
-"""Events that may last while those of other roles do, because neither has to do with the other: a sidecar only reads
-the store, and a standby waits."""
-_BESIDE_AT_ONCE: dict[Role, int] = {"sidecar": 2, "standby": 1}
+AT_ONCE: tuple[tuple[Role, ...], ...] = (("driver", "executor", "broker", "sidecar"), ("master", "standby"), ("store",))
+"""Events of these roles last beside each other, because epochs go on with what is left: another driver, executor and
+broker, two sidecars, an owner that waits for nobody. Without the store they do not, so its events are alone."""
 INSTANT = frozenset({"loses processes"})
 
 
 def groups(seconds: float, done: Sequence[tuple[Kind, Role]] = ()) -> list[tuple[Event, ...]]:
-    """Each kind once for each role, for as long, except those that are done; those in one group at once. The first
-    groups have as many kinds and roles as there are. Only one event of a group is of a host that epochs need."""
+    """Each kind once for each role, for as long, except those that are done; those in one group at once, each of
+    another kind where that can be."""
     left = [one for one in each(seconds) if (one.kind, one.role) not in done and one.kind not in INSTANT]
-    beside = {role: [one for one in left if one.role == role] for role in BESIDE}
-    main = [one for one in left if one.role not in BESIDE]
-    used: Counter[str] = Counter(text for pair in done for text in pair)
     found: list[tuple[Event, ...]] = []
-    while main:
-        first = min(main, key=lambda one: used[one.kind] + used[one.role])
-        main.remove(first)
-        group = [first]
-        for role, others in beside.items():
-            if first.role in BESIDE[role]:
-                group += others[: _BESIDE_AT_ONCE[role]]
-                del others[: _BESIDE_AT_ONCE[role]]
-        used.update(text for one in group for text in (one.kind, one.role))
-        found.append(tuple(group))
-    return found + [(one,) for others in beside.values() for one in others]
+    for roles in AT_ONCE:
+        lanes = [[one for one in left if one.role == role] for role in roles]
+        turned = [lane[at:] + lane[:at] for at, lane in enumerate(lanes)]
+        found += [tuple(one for one in beside if one) for beside in zip_longest(*turned)]
+    return found
 
 
 class Injector:

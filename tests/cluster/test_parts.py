@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.chaos.commits import Commits
-from bench.chaos.events import BESIDE, INSTANT, TARGETS, deck, groups
+from bench.chaos.events import AT_ONCE, INSTANT, TARGETS, deck, groups
 from tests.cluster.network import Host, missing, network
 from tests.cluster.store import Trouble, Troubled
 
@@ -168,17 +168,18 @@ def test_commits_are_counted_once_however_many_sidecars_say_them() -> None:
     assert commits.answering == ["one", "two"]
 
 
-def test_events_that_last_are_in_one_group_where_neither_touches_the_other() -> None:
+def test_events_that_last_are_beside_those_of_other_roles_that_epochs_can_do_without() -> None:
     found = groups(600)
     assert Counter((one.kind, one.role) for group in found for one in group) == Counter(
         (kind, role) for kind, roles in TARGETS.items() for role in roles if kind not in INSTANT
     )
     for group in found:
-        main = [one.role for one in group if one.role not in BESIDE]
-        assert len(main) <= 1
-        assert all(main[0] in BESIDE[one.role] for one in group if main and one.role in BESIDE)
-    early = [one for group in found[:7] for one in group]
-    assert {one.role for one in early} == {role for roles in TARGETS.values() for role in roles} - {"executors"}
-    assert {one.kind for one in early} == set(TARGETS) - INSTANT
+        roles = [one.role for one in group]
+        assert len(roles) == len(set(roles))
+        assert any(set(roles) <= set(beside) for beside in AT_ONCE)
+        assert set(roles) != {"driver", "standby"}
+    early = [one for group in found[:6] for one in group]
+    assert {one.role for one in early} == set(AT_ONCE[0])
+    assert {one.kind for one in early} == set(TARGETS) - INSTANT - {"refuses"}
     done = [(one.kind, one.role) for one in early]
     assert not {(one.kind, one.role) for group in groups(600, done) for one in group} & set(done)
