@@ -34,7 +34,7 @@ TARGETS: dict[Kind, tuple[Role, ...]] = {
     "loses processes": ("executor", "executors"),
 }
 _SLEEP_SECONDS = (22.0, 28.0)
-"""A driver that sleeps for as long finds that it was replaced: another machine takes a lock after 3 s of silence."""
+"""A driver that sleeps for as long finds that it was replaced: another machine takes a lock after 2 s of silence."""
 _OTHER_SECONDS = (6.0, 14.0)
 _DEAD_SECONDS = 20
 

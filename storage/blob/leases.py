@@ -33,7 +33,7 @@ TTL_MS = 15_000
 """How long a lease is valid without a heartbeat."""
 MARGIN_MS = 5_000
 """How much the clocks of different machines may differ: a holder relies on its lease for this much less."""
-LOCK_MS = 3_000
+LOCK_MS = 2_000
 """The silence of a lock's holder after which another machine takes over, by default."""
 LEAST_LOCK_MS = 500
 """The shortest such silence."""

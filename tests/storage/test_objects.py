@@ -93,7 +93,7 @@ def test_an_owner_that_was_overtaken_commits_nothing(store: SimStore, clock: Clo
     fresh = old.write(2, "old", 0, [entry("t", 2)])
     new = StateDirectory("sim://state", blob_of(store, clock))
     with pytest.raises(
-        StateInUse, match=r"sim://state is in use by pid \d+ on .* \(for 3 s more, unless it renews its lock"
+        StateInUse, match=r"sim://state is in use by pid \d+ on .* \(for 2 s more, unless it renews its lock"
     ):
         new.acquire()
     assert clock.acquired(new) == manifest(1, refs)
