@@ -15,7 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from vernier.operators.failures import AggregateOverflow, ListTooLong
-from vernier.operators.group_functions.aggregations import INCREMENTAL, Item, compared_texts, kernel_rows, output
+from vernier.operators.group_functions.aggregations import (
+    INCREMENTAL,
+    Item,
+    any_copies,
+    compared_texts,
+    kernel_rows,
+    output,
+)
 from vernier.operators.group_functions.functions import Caller
 from vernier.operators.group_functions.logic import Groups, Logic, LogicSpec, Produced
 from vernier.operators.group_functions.variances import VARIANCES, variances
@@ -56,7 +63,8 @@ class Aggregates(LogicSpec):
 class _Run:
     def __init__(self, items: Sequence[Item], key: RowType, val: RowType) -> None:
         self.key, self.val, self.made = key, val, output(items)
-        self.rows = np.array(kernel_rows(items, val), np.int64).reshape(-1, FIELDS)
+        # Counts and sums alone would be a vector, and its group gone when they are 0.
+        self.rows = np.array((any_copies(), *kernel_rows(items, val)), np.int64).reshape(-1, FIELDS)
         self.compares = bool(compared_texts(items, val))
         self.items = [item for item in items if item.kind not in INCREMENTAL]
         self.callers = {

@@ -70,6 +70,11 @@ def present(least: int = 1) -> Row:
     return (kernel.PRESENT, -1, 0, -1, -1, -1, least, 0)
 
 
+def any_copies() -> Row:
+    """The aggregation that emits the key once while any of its vals has copies, however many, also below 0."""
+    return present(-(2**63))
+
+
 def copies() -> Row:
     """The aggregation that emits the key as often as its one val has copies, if it has any."""
     return (kernel.COPIES, -1, 0, -1, -1, -1, 0, 0)

@@ -37,6 +37,32 @@ def test_a_group_of_counts_whose_rows_cancel_is_not_there() -> None:
     assert found == {"count": [], "sum": [], "greatest": [((0, 0, 7), 5, 1)]}
 
 
+class Sparse(vn.Schema):
+    """As Wide, with a value that may be null."""
+
+    key: vn.Int64
+    which: vn.Int64
+    value: vn.Int64 | None
+
+
+def test_counts_and_sums_of_rows_that_cancel_do_not_hide_the_aggregates_beside_them() -> None:
+    """These groups are read whole. They are there while one of their rows has copies, although the vector of their
+    counts and sums is 0."""
+    app = vn.App("groups")
+    rows = app.source("rows", Sparse).group_by("key")
+    app.view("list", rows.agg(n=vn.count(), all=vn.collect_list("value")))
+    app.view("latest", rows.agg(n=vn.count(), last=vn.arg_max("which", by="value")))
+    app.view("summed", rows.agg(total=vn.sum("value"), often=vn.mode("value")))
+    app.view("distinct", rows.agg(mean=vn.avg("value"), n=vn.count_distinct("value")))
+    found = run(app, {"rows": [((0, 0, 7), 5, 1), ((0, 1, 7), 5, -1)]})
+    assert found == {
+        "list": [((0, 0, (7,)), 5, 1)],
+        "latest": [((0, 0, 0), 5, 1)],
+        "summed": [((0, 0, 7), 5, 1)],
+        "distinct": [((0, None, 1), 5, 1)],
+    }
+
+
 def test_a_loop_inside_a_loop_ends() -> None:
     """What the inner loop does at (0, 1) does not make the outer loop's round 0 run again."""
     app = vn.App("nested")
