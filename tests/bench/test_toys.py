@@ -42,6 +42,7 @@ BROKERED: dict[str, list[str]] = {
 }
 SERVED: dict[str, list[str]] = {
     "spark_reads": ["--rows", "2000", "--turns", "1"],
+    "door": ["--rows", "1000", "--rounds", "1", "--formats", "json,insert_delete,debezium,arrow"],
     "through": ["--nodes", "50", "--edges", "100", "--batch", "2000", "--batches", "4"],
     "sparks": ["--rows", "500", "--batches", "2"],
     "idle": ["--workers", "1", "--epochs", "2"],

@@ -11,8 +11,8 @@ Cost: a call of the encoding's compiled reader for each message, while the colum
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,14 @@ Schemas = tuple[tuple[int | None, str], ...]
 
 R = TypeVar("R")
 """A record as the encoding's reader returns it."""
+
+
+class Records(Protocol):
+    """Records of one kind, as a list or in another form."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Self: ...
 
 
 class BySchema(ABC, Generic[R]):
@@ -63,7 +71,7 @@ class BySchema(ABC, Generic[R]):
         Refusal."""
 
     @abstractmethod
-    def _columns(self, kind: Any, records: list[R]) -> Mapping[str, pa.Array]:
+    def _columns(self, kind: Any, records: Any) -> Mapping[str, pa.Array]:
         """The fields of records of one kind as columns, by the fields' names. Raises Refusal."""
 
     def prepare(self, values: pa.LargeBinaryArray) -> None:
@@ -105,8 +113,13 @@ class BySchema(ABC, Generic[R]):
         """Decode a batch of messages."""
         self.prepare(values)
         found = Gathered(self._name, self._row_type)
+        left = np.ones(len(values), np.bool_)
+        for kind, scanned, together in self._scan(values):
+            left[scanned] = False
+            self._add(found, kind, scanned, together, heap)
         by_kind: dict[Hashable, tuple[list[int], list[R]]] = {}
-        for message, value in enumerate(values.to_pylist()):
+        others = values if left.all() else values.filter(pa.array(left))
+        for message, value in zip(np.flatnonzero(left).tolist(), others.to_pylist(), strict=True):
             try:
                 if not value and not (value is not None and self._plain and self.bare):
                     raise Refusal("decode", "the message is empty: it has no value")
@@ -126,7 +139,12 @@ class BySchema(ABC, Generic[R]):
             self._add(found, kind, np.array(messages, np.int64), records, heap)
         return found.parsed()
 
-    def _add(self, found: Gathered, kind: Hashable, messages: Ints, records: list[R], heap: Heap | None) -> None:
+    def _scan(self, values: pa.LargeBinaryArray) -> Iterable[tuple[Hashable, Ints, Records]]:
+        """The records that the encoding reads many at a time: (kind, their messages, records) for each kind. The other
+        messages are read one by one, and explained."""
+        return ()
+
+    def _add(self, found: Gathered, kind: Hashable, messages: Ints, records: Records, heap: Heap | None) -> None:
         """Add records of one kind: all together or, if one of them is no row of the source, one by one."""
         try:
             found.add(messages, rows_of(self._columns(kind, records), len(records), self._row_type, heap))
