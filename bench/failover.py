@@ -10,9 +10,9 @@ frees the lock.
 A pause is the longest time between two commits seen over HTTP, from the kill to a commit that has updates sent a second
 after it, and, with executors, to eight seconds after another one has started, so that its first tasks are in it. A
 standby is one that has warmed up. `first`: seconds from the kill to the first new commit; `stages`: the standby's own
-account of them, from the lock on. `said`: seconds until /readyz names a reason. In the end all answers are compared
-with a recomputation. One JSON line: pauses in order, their median and the longest; `stolen`: the share of the
-processors' time that the hypervisor gave to others.
+account of them, from the lock on. `said`: seconds until /readyz names a reason, `logged`: until the log does (0: it
+never had to). In the end all answers are compared with a recomputation. One JSON line: pauses in order, their median
+and the longest; `stolen`: the share of the processors' time that the hypervisor gave to others.
 """
 
 from __future__ import annotations
@@ -113,6 +113,16 @@ def replaced(service: Service, count: int) -> Callable[[], bool]:
     return asked
 
 
+def logged(service: Service, killed: float) -> float:
+    """Seconds from a kill until the driver's log says what is waited for; 0 if it never had to."""
+    log = (service.folder / "logs" / "driver.log").read_text("utf-8", errors="replace")
+    for at, ms in re.findall(r"^([\d-]+ [\d:]+),(\d{3}) WARNING vernier\.epoch epoch \d+ has not", log, re.MULTILINE):
+        when = time.mktime(time.strptime(at, "%Y-%m-%d %H:%M:%S")) + int(ms) / 1e3
+        if when >= killed:
+            return round(when - killed, 2)
+    return 0.0
+
+
 def stages(service: Service) -> dict[str, float]:
     """What the standby's log says about the way from the lock to its first commit."""
     log = service.folder / "logs" / "driver.log"
@@ -130,16 +140,18 @@ def executor(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     with EmbeddedBroker(folder / "kafka") as broker, contextlib.ExitStack() as stack:
         broker.create_topics({"graph": 2})
         spark = {"master": args.master, "conf": dict(one.split("=", 1) for one in args.conf)}
-        service = Service(folder, 2, patience=PATIENCE, kafka={"bootstrap": broker.bootstrap}, spark=spark)
+        settings: dict[str, Any] = {"spark": spark, "log": {"directory": str(folder / "logs")}}
+        service = Service(folder, 2, patience=PATIENCE, kafka={"bootstrap": broker.bootstrap}, **settings)
         stack.enter_context(service)
         feeder = Feeder(broker.bootstrap, 2, 200, 5, truth)
         feeder.start()
         for _ in range(args.kills):
             warm(service)
-            there = executors(service)
+            there, killed = executors(service), time.time()
             there[0].kill()
             there[0].wait(10)
             found.append(pause(service, replaced(service, len(there))))
+            found[-1]["logged_s"] = logged(service, killed)
         finish(service, feeder, truth)
     return found
 
@@ -247,6 +259,7 @@ def main() -> None:
         "longest_s": max(pauses),
         "first_s": [one["first_s"] for one in found],
         "said_s": [one["said_s"] for one in found],
+        "logged_s": [one["logged_s"] for one in found if "logged_s" in one],
         "stages": [one["stages"] for one in found if one.get("stages")],
         "stolen_percent": stolen(before),
         "load": round(os.getloadavg()[0], 1),

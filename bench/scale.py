@@ -14,8 +14,9 @@ workers run like this; for more, the work of the slowest worker is continued fro
 memory (the driver's CPU time, and the manifest's bytes), a call of the exchange between two processes, by memory and by
 encrypted sockets, and by bytes. Latencies of the network and the store are given, not measured.
 
-Two workers of this machine: processes as `vernier replay` forks them, by memory. What their parent costs (it pickles
-inputs and results) is measured with one worker and added.
+Two workers of this machine: processes as `vernier replay` forks them, by memory. As between hosts, their kernels do not
+exchange rows themselves (decision 41). What their parent costs (it pickles inputs and results) is measured with one
+worker and added.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -42,6 +44,7 @@ from bench.turns import InTurns, Wire, baton, replay
 from vernier import col
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
+from vernier.service.cluster.exchange.all_to_all import AllToAll
 from vernier.service.replay.forked_engine import ForkedWorkers
 from vernier.storage.updates import MIN_TIME, Updates
 
@@ -161,9 +164,10 @@ class Timed:
 
 
 def forked(case: Case, workers: int, count: int) -> float:
-    """Seconds of an epoch of worker processes."""
+    """Seconds of an epoch of worker processes, without lanes between their kernels: hosts have none."""
     plan = compile_app(case.program())
-    engine = ForkedWorkers(plan, workers)
+    with patch.object(AllToAll, "_link_lanes", lambda exchange: None):
+        engine = ForkedWorkers(plan, workers)
     try:
         return usual(epochs_of(case, plan, Timed(engine), count))
     finally:
