@@ -62,10 +62,15 @@ class Garbage:
         """Give manifests that an interrupted collection has hidden their names back; the next collection decides
         again. Lists the folder; returns the files that it has now."""
         files = []
-        for name in self._blob.list(segment.FOLDER):
-            if name.endswith(_GOING):
-                self._blob.rename(name, name.removesuffix(_GOING))
-            files.append(name.removesuffix(_GOING))
+        for found in self._blob.list(segment.FOLDER):
+            name = found.removesuffix(_GOING)
+            if found != name:
+                try:
+                    self._blob.rename(found, name)
+                except FileMissing:  # an overtaken owner has deleted it, or given it its name back
+                    if self._blob.size(name) is None:
+                        continue
+            files.append(name)
         return files
 
     def collect(self, keep: int) -> Collected:

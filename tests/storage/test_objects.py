@@ -152,6 +152,32 @@ def test_what_an_overtaken_owner_leaves_is_deleted_by_later_commits(store: SimSt
     assert numbers(new, new.manifest(9)) == [8, 9]
 
 
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_overtaken_owner_may_still_be_collecting(store: SimStore, clock: Clock, saved: bool) -> None:
+    """A manifest that it has hidden is gone, or has its name back, when its successor wants to give it the name."""
+    with StateDirectory("sim://state", blob_of(store, clock)) as old:
+        refs = commit(old, 3, commit(old, 2, commit(old, 1)))
+    name = manifest_file(1)
+    hidden = store.objects.pop(name)
+    store.objects[f"{name}.going"] = hidden
+    blob = blob_of(store, clock)
+    rename = blob.rename
+
+    def renamed(file: str, to: str) -> None:
+        store.remove(file)
+        if saved:
+            store.put(to, hidden)
+        rename(file, to)
+
+    blob.rename = renamed  # type: ignore[method-assign]
+    with StateDirectory("sim://state", blob) as new:
+        assert new.damaged == []
+        assert new.epochs() == [1, 2, 3] if saved else [2, 3]
+        commit(new, 4, refs)
+        new.gc(2)
+        assert new.epochs() == [3, 4]
+
+
 @pytest.mark.parametrize("lost", [manifest_file(2), "segment"])
 def test_a_file_that_cannot_be_read_now_is_not_damage(store: SimStore, clock: Clock, lost: str) -> None:
     """The newest epoch may be published: an owner that went back to the one before it would publish it again."""
