@@ -7,7 +7,7 @@ A record that is not in the plainest encoding, or has a value that may not be le
 import numpy as np
 from numba import njit
 
-from vernier.service.kernels.json_values import SPAN_START, TEXT_BYTES, scan_utf8
+from vernier.service.kernels.json_values import FIRST_DAY, LAST_DAY, SPAN_START, TEXT_BYTES, scan_utf8
 
 LONG, DATE, BOOLEAN, FLOAT, DOUBLE, STRING, BYTES, ENUM, DECIMAL = range(9)
 """The kinds of field that the scanner knows. The cell of a STRING or BYTES is its span (json_values.py), that of a
@@ -17,7 +17,6 @@ FIELD_KIND, NULL_AT, SIZE = 0, 1, 2
 """The facts about a field: its kind, the place of null in its union (-1: it is no union), and the bytes of each value
 (-1: a length precedes it), for an ENUM the number of its symbols."""
 
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MORE, _BITS = 0x80, 0x7F
 
 
@@ -64,7 +63,7 @@ def _scan_value(text: np.ndarray, i: int, end: int, kind: int, size: int) -> tup
     cell = np.int64(0)
     if kind == LONG or kind == DATE or kind == ENUM:
         cell, i = scan_long(text, i, end)
-        if (kind == DATE and (cell < _FIRST_DAY or cell > _LAST_DAY)) or (kind == ENUM and (cell < 0 or cell >= size)):
+        if (kind == DATE and (cell < FIRST_DAY or cell > LAST_DAY)) or (kind == ENUM and (cell < 0 or cell >= size)):
             return 0, -1
         return cell, i
     if kind == BOOLEAN:

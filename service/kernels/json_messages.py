@@ -202,9 +202,14 @@ def _scan_object(
     base = _ENVELOPE + sources
     seen, given, source = 0, np.int64(0), (0 if sources == 1 else -1)
     i = skip_space(text, i + 1, end)
-    more = True
+    more, following = True, base
     while more:
-        member, at = scan_name(text, i, end, pool, names, 0, _ENVELOPE)
+        member, at = -1, -1
+        if bare and following < base + first[1]:
+            # As in scan_row, the next column in order is tried first.
+            member, at = scan_name(text, i, end, pool, names, following, following + 1)
+        if at < 0:
+            member, at = scan_name(text, i, end, pool, names, 0, _ENVELOPE)
         if at < 0 and bare:
             member, at = scan_name(text, i, end, pool, names, base, base + first[1])
         if at < 0:
@@ -213,7 +218,7 @@ def _scan_object(
         if i < 0:
             return -1
         if member >= base:
-            column = member - base
+            column, following = member - base, member + 1
             if given & (np.int64(1) << column):
                 return -1
             given |= np.int64(1) << column

@@ -9,8 +9,8 @@ the judge would refuse, or read it differently.
 import numpy as np
 from numba import njit
 
-INT64, BOOL, FLOAT64, DATE, TIMESTAMP, TEXT, DECIMAL, NESTED = range(8)
-"""The kinds of column that the scanner knows."""
+INT64, BOOL, FLOAT64, DATE, TIMESTAMP, TEXT, DECIMAL, NESTED, DAY = range(9)
+"""The kinds of column that the scanner knows. A DAY is a DATE that may also be the number of days since 1970."""
 
 KIND, NULLABLE, WHOLE, FRACTION = 0, 1, 2, 3
 """The facts about a column: its kind, whether it may be null, and for a DECIMAL the digits before and after the
@@ -35,6 +35,8 @@ column."""
 
 LEAST_TIME = -(2**63) + 2
 GREATEST_TIME = 2**63 - 2
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""The days since 1970-01-01 of the years 1 and 9999, between which dates are."""
 
 _BACKSLASH = 92
 _ESCAPES = np.frombuffer(b'"\\/bfnrt', np.uint8)
@@ -404,9 +406,12 @@ def scan_cell(text: np.ndarray, i: int, end: int, kind: int, whole: int, fractio
         at = scan_word(text, i, end, _TRUE)
         cell = np.int64(at >= 0)
         at = at if at >= 0 else scan_word(text, i, end, _FALSE)
-    elif kind == DATE and i < end and text[i] == _QUOTE:
+    elif (kind == DATE or kind == DAY) and i < end and text[i] == _QUOTE:
         cell, at = scan_day(text, i + 1, end)
         at = at + 1 if 0 <= at < end and text[at] == _QUOTE else -1
+    elif kind == DAY:
+        cell, at = scan_integer(text, i, end)
+        at = at if FIRST_DAY <= cell <= LAST_DAY else -1
     elif kind == TEXT:
         cell, at = scan_text(text, i, end)
     elif kind == DECIMAL:

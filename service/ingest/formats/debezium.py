@@ -28,13 +28,16 @@ import pyarrow.compute as pc
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Date, TimestampNs
 from vernier.operators.language.types.schema import RowType
-from vernier.service.ingest.formats.enveloped import Enveloped, Line, Opened
+from vernier.service.ingest.formats.enveloped import Enveloped, Events, Found, Line, Members, Opened, Text
 from vernier.service.ingest.formats.judge import judge_time, load
-from vernier.service.ingest.formats.messages import Parsed, Progress
+from vernier.service.ingest.formats.messages import NO_TIME, Ints, Parsed, Progress
 from vernier.service.ingest.formats.present import present
+from vernier.service.ingest.formats.sieve import Bools
 from vernier.service.ingest.formats.upsert import Upserted, Upserts
 from vernier.service.ingest.rejects import Refusal, shown
 from vernier.service.ingest.table_snapshots import Mark, Marks
+from vernier.service.kernels.json_members import ABSENT, ANY, INSIDE, NUMBER, ROW, THERE
+from vernier.service.kernels.json_values import GREATEST_TIME, LEAST_TIME, SPAN_LENGTH, SPAN_START
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import MIN_TIME
 
@@ -42,6 +45,7 @@ _NULL = b"null"
 _NONE = msgspec.Raw()
 _FIRST_DAY = date(1970, 1, 1)
 _DIGITS = re.compile(r"-?\d{1,5}", re.ASCII)
+_OPEN_OBJECT = ord("{")
 _GREATEST_SCALE = 20_000
 """A limit above the scale in any database; a number with this scale can be this long when it is written out."""
 _LONGEST_NUMBER = 200
@@ -80,13 +84,54 @@ _change = msgspec.json.Decoder(_Change).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
+_MEMBERS = Members(
+    [
+        ("before", ROW),
+        ("after", ROW),
+        ("op", ANY),
+        ("source", INSIDE),
+        ("resolved", ANY),
+        ("payload", ANY),
+        ("schema", ANY),
+        *((name, NUMBER) for name in _UNITS),
+    ],
+    [(name, NUMBER) for name in _UNITS],
+    others=True,
+)
+_BEFORE, _AFTER, _OP, _OTHERS = 0, 1, 2, slice(4, 7)
+_OWN_TIMES, _TIMES = range(7, 10), range(10, 13)
+
+
 class Debezium(Enveloped):
     """Reads a topic of Debezium's changes of one table; see messages.Format."""
 
     def __init__(self, sources: Mapping[str, RowType]) -> None:
-        super().__init__(sources, self._open_message)
+        super().__init__(sources, self._open_message, days=True)
         (row_type,) = sources.values()
         self._values = _Values(row_type)
+
+    def find(self, text: Text, starts: Ints, good: Bools) -> Sequence[Events]:
+        found = _MEMBERS.find(text, starts)
+        there, cells = found.there, found.cells
+        good &= found.good & (there[:, _OTHERS] == ABSENT).all(axis=1) & (there[:, _OP] == THERE)
+        time = _times_of(found, good)
+        if not good.any():
+            return ()
+        # An op is one letter in quotation marks. A row is an object; what is no row of the op is null or left out.
+        good &= (cells[:, _OP] & SPAN_LENGTH) == len('"c"')
+        op = np.where(good, text[np.where(good, (cells[:, _OP] >> SPAN_START) + 1, 0)], 0)
+        wanted = np.zeros((len(good), 2), np.bool_)
+        wanted[:, _BEFORE] = (op == ord("u")) | (op == ord("d"))
+        wanted[:, _AFTER] = (op == ord("u")) | (op == ord("c")) | (op == ord("r"))
+        for row in (_BEFORE, _AFTER):
+            first = text[np.where(good & wanted[:, row] & (there[:, row] == THERE), cells[:, row] >> SPAN_START, 0)]
+            is_row = (there[:, row] == THERE) & (first == _OPEN_OBJECT)
+            good &= np.where(wanted[:, row], is_row, there[:, row] != THERE)
+        good &= wanted.any(axis=1)
+        message, which = np.nonzero(wanted & good[:, np.newaxis])  # the row before comes before the row after
+        if not len(message):
+            return ()
+        return [Events(text, message, cells[message, which], np.where(which == _AFTER, 1, -1), time[message])]
 
     def decode(self, values: pa.LargeBinaryArray, heap: Heap | None = None) -> Parsed:
         """Decode a batch of messages, with their marks."""
@@ -124,6 +169,20 @@ class Debezium(Enveloped):
                 raise Refusal("schema", f"op is {change.op} but {name} is null{hint}")
             lines.append(Line(self._values.plain(text, schema), diff, time))
         return lines
+
+
+def _times_of(found: Found, good: Bools) -> Ints:
+    """What `_time_of` says about each message, NO_TIME for none; a message without a legal one becomes false in
+    `good`."""
+    time, known = np.full(len(good), NO_TIME, np.int64), np.zeros(len(good), np.bool_)
+    for columns in (_TIMES, _OWN_TIMES):
+        for column, unit in zip(columns, _UNITS.values(), strict=True):
+            mine = (found.there[:, column] == THERE) & ~known
+            given = np.where(mine, found.cells[:, column], 0)
+            good &= (given >= -(-LEAST_TIME // unit)) & (given <= GREATEST_TIME // unit)
+            time[mine] = given[mine] * unit
+            known |= mine
+    return time
 
 
 class DebeziumUpserts(Upserts):

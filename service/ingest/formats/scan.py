@@ -25,7 +25,10 @@ from vernier.service.ingest.formats.sieve import bytes_of
 from vernier.service.ingest.rejects import Refusal
 from vernier.service.kernels.json_values import (
     CELLS,
+    DATE,
+    DAY,
     DIFF,
+    KIND,
     MESSAGE,
     SOURCE,
     TIME,
@@ -105,7 +108,8 @@ class Scanner:
 
     kernel: (text, starts, pool, names, first, columns, out, nulls, good) -> number of updates. judge: (value)
     -> verdict, raises Refusal. envelope: the members of the envelope, which are the first names passed to the kernel.
-    least_bytes: a lower bound for the bytes of an update with one column; 0 if a message is one update.
+    least_bytes: a lower bound for the bytes of an update with one column; 0 if a message is one update. days: whether
+    dates may be numbers of days.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class Scanner:
         kernel: Callable[..., int],
         judge: Callable[[bytes | None], Verdict],
         least_bytes: int,
+        days: bool = False,
     ) -> None:
         self._sources = dict(sources)
         self._numbers = {name: number for number, name in enumerate(self._sources)}
@@ -125,6 +130,8 @@ class Scanner:
         self._pool_names = np.cumsum([0, *map(len, pool)], dtype=np.int64)
         self._first = np.cumsum([0, *widths], dtype=np.int64)
         self._kinds = np.array([about(field.type, field.nullable) for field in fields], np.int64).reshape(-1, 4)
+        if days:
+            self._kinds[self._kinds[:, KIND] == DATE, KIND] = DAY
         self._composed = {
             (number, c): field.type
             for number, row_type in enumerate(self._sources.values())
