@@ -91,6 +91,29 @@ def _read_numbers(state, rows, runs, k, lanes, numbers):  # type: ignore[no-unty
 
 
 @njit(cache=True)
+def _count_keys(table, rows, runs, k):  # type: ignore[no-untyped-def]
+    """Like `count_rows` for rows that are only a key, each of which has one val in a batch; only the count at the first
+    row of each key is set. O(keys x batches)."""
+    counts, q = np.zeros(rows.shape[0], np.int64), runs.shape[0] - 1
+    places = np.empty(q, np.int64)
+    for batch in range(table.shape[0]):
+        locate_keys(table, batch, rows, runs, k, places)
+        val_offsets = cell(table, batch, VAL_OFFSETS)
+        diffs, diff_stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
+        for i in range(q):
+            at = word(places, i)
+            if at < 0:
+                continue
+            total = word(counts, word(runs, i))
+            for e in range(offset(val_offsets, at), offset(val_offsets, at + 1)):
+                total, wrapped = add_checked(total, load(diffs, e * diff_stride))
+                if wrapped:
+                    return counts[:0], OVERFLOW
+            put_word(counts, word(runs, i), total)
+    return counts, 0
+
+
+@njit(cache=True)
 def _follow_copies(rows, runs, k, before, out):  # type: ignore[no-untyped-def]
     """Corrections of counts by the whole row: the copies of a key are its count. Returns (corrections, status, row at
     fault). Each row of a key has its own time, in order."""
@@ -127,7 +150,7 @@ def follow_rows(state, source, rows, k, v, w, aggregations):  # type: ignore[no-
     out = np.empty((2 * rows.shape[0] + 2, 3 + k + w), np.int64)
     lanes = 1 + w
     changes = np.empty((q * lanes if v > 0 else 0, 4 + k), np.int64)
-    before, status = count_rows(source, rows, runs, k, v)
+    before, status = count_rows(source, rows, runs, k, v) if v > 0 else _count_keys(source, rows, runs, k)
     if status != 0:
         return out[:0], changes[:0], status, 0
     if aggregations.shape[0] == 1 and cell(aggregations, 0, KIND) == COUNT:

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.cells import cell, fetch, put, put_word, word
 from vernier.storage.kernels.consolidating import add_up, sort_packed
 from vernier.storage.kernels.grouping import goes_at_once, group_rows, number_words, place_groups, take_place
 from vernier.storage.kernels.hashing import hash_row
@@ -13,6 +13,9 @@ from vernier.storage.kernels.status import OVERFLOW
 
 _SAMPLE = 64
 """Number of positions sampled to guess whether there are few distinct rows."""
+
+_AHEAD = 16
+"""How many rows ahead of the one that is read the memory of a row is fetched."""
 
 
 @njit(cache=True)
@@ -118,6 +121,7 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     count = i = 0
     while i < n:
         row = word(order, i)
+        fetch(data, word(order, min(i + _AHEAD, n - 1)), 0)
         i, total, wrapped = add_up(data, columns, exact, order, one, two, i)
         if wrapped:
             return out[:0], OVERFLOW

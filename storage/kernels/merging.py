@@ -229,13 +229,72 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
 
 
 @njit(cache=True)
+def _adds_up(a, b, k, v, d, since):  # type: ignore[no-untyped-def]
+    """Whether each key of two tries is one word and one update, and all times become `since`."""
+    if k != 1 or v != 0 or d != 0 or word(a, VAL_OFFSETS) != 0 or word(b, VAL_OFFSETS) != 0:
+        return False
+    if word(a, TIME_STRIDE) != 0 or word(b, TIME_STRIDE) != 0 or word(a, KEYS) == 0 or word(b, KEYS) == 0:
+        return False
+    return max(load(word(a, TIMES), 0), load(word(b, TIMES), 0)) <= since
+
+
+@njit(cache=True)
+def _add_keys(a, b, since, fuel, state, columns):  # type: ignore[no-untyped-def]
+    """`merge_piece` of tries that `_adds_up`. Each key that is left has one update, so offsets are not written. Which
+    side a key is on cannot be predicted, so nothing branches on it."""
+    hashes, _, _, _, _, times, _, diffs = columns
+    keys_a, keys_b, hashes_a, hashes_b = word(a, KEYS), word(b, KEYS), word(a, HASHES), word(b, HASHES)
+    diffs_a, stride_a, diffs_b, stride_b = word(a, DIFFS), word(a, DIFF_STRIDE), word(b, DIFFS), word(b, DIFF_STRIDE)
+    key_a, key_b, first = state[KEY_A], state[KEY_B], state[OUT_KEYS]
+    start, n, wrapped = key_a + key_b, first, False
+    put_word(times, 0, since)
+    while key_a < keys_a and key_b < keys_b and key_a + key_b - start < fuel:
+        x, y = load(hashes_a, key_a), load(hashes_b, key_b)
+        from_a, from_b = np.int64(x <= y), np.int64(y <= x)
+        left, right = load(diffs_a, key_a * stride_a) & -from_a, load(diffs_b, key_b * stride_b) & -from_b
+        total, over = add_checked(left, right)
+        wrapped |= over
+        put_word(hashes, n, min(x, y))
+        put_word(diffs, n, total)
+        n += np.int64(total != 0)
+        key_a += from_a
+        key_b += from_b
+    if wrapped:
+        return OVERFLOW
+    if key_b == keys_b:
+        stop = max(key_a, min(keys_a, start + fuel - key_b))
+        for key in range(key_a, stop):
+            put_word(hashes, n, load(hashes_a, key))
+            put_word(diffs, n, load(diffs_a, key * stride_a))
+            n += 1
+        key_a = stop
+    elif key_a == keys_a:
+        stop = max(key_b, min(keys_b, start + fuel - key_a))
+        for key in range(key_b, stop):
+            put_word(hashes, n, load(hashes_b, key))
+            put_word(diffs, n, load(diffs_b, key * stride_b))
+            n += 1
+        key_b = stop
+    many = state[MANY_DIFFS] == 1
+    for i in range(first, n):
+        many |= word(diffs, i) != word(diffs, 0)
+    state[READ] += key_a + key_b - start
+    state[KEY_A], state[KEY_B], state[MANY_DIFFS] = key_a, key_b, 1 if many else 0
+    state[OUT_KEYS] = state[OUT_VALS] = state[OUT_UPDATES] = n
+    state[DONE] = 1 if key_a == keys_a and key_b == keys_b else 0
+    return 0
+
+
+@njit(cache=True)
 def merge_piece(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyped-def]
     """Continue merging the tries `a` and `b` (rows of addresses) for about `fuel` updates.
 
     columns: hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, with capacity for both tries. state:
-    int64[STATE_WORDS], zeros at first; state[DONE] is set at the end, when key_offsets and val_offsets are complete.
-    Returns OK or OVERFLOW. O(fuel), exceeded by at most the history of a single val.
+    int64[STATE_WORDS], zeros at first; state[DONE] is set at the end, when key_offsets and val_offsets are complete
+    where they are needed. Returns OK or OVERFLOW. O(fuel), exceeded by at most the history of a single val.
     """
+    if _adds_up(a, b, k, v, d, since):
+        return _add_keys(a, b, since, fuel, state, columns)
     if k == 1 and v == 1 and d <= 1:
         # Constant widths of one word get a loop of their own, whose inner loops are unrolled.
         if d == 1:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.storage.merging import merge_batches
+from vernier.storage.errors import DiffOverflow
 from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.trace import spine as trace_module
 from vernier.storage.trace.batch import Batch, keyed_rows
@@ -200,3 +201,32 @@ def test_a_merge_is_the_same_in_pieces_of_any_size(
         name: array.tolist() for name, array in wanted.arrays().items()
     }
     assert (merged.lower, merged.upper, merged.updates) == (0, 10, wanted.updates)
+
+
+counts = st.dictionaries(st.integers(0, 30), st.sampled_from((-2, -1, 1, 2, 2**62)), max_size=25)
+
+
+def _counted(counts: dict[int, int], time: int) -> Batch:
+    keys, diffs = np.array([*counts], np.int64).reshape(-1, 1), np.array([*counts.values()], np.int64)
+    return Batch.build(Updates.of(keys, time, diffs), 1, time, time + 1, time + 1)
+
+
+@given(counts, counts, st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_keys_of_one_time_add_up_in_pieces_of_any_size(
+    one: dict[int, int], two: dict[int, int], fuels: list[int]
+) -> None:
+    sums = {key: one.get(key, 0) + two.get(key, 0) for key in one.keys() | two.keys()}
+    merge = Merge(_counted(one, 0), _counted(two, 1), 2)
+    try:
+        for fuel in itertools.cycle(fuels):
+            if merge.work(fuel):
+                break
+    except DiffOverflow:
+        assert max(sums.values()) == 2**63
+        return
+    assert max(sums.values(), default=0) < 2**63
+    assert merge.spent == len(one) + len(two)
+    wanted = _counted({key: count for key, count in sums.items() if count}, 2)
+    assert {name: array.tolist() for name, array in merge.finish().arrays().items()} == {
+        name: array.tolist() for name, array in wanted.arrays().items()
+    }
