@@ -85,7 +85,7 @@ def each(seconds: float) -> list[Event]:
 
 AT_ONCE: tuple[tuple[Role, ...], ...] = (("driver", "executor", "broker", "sidecar"), ("master", "standby"), ("store",))
 """Events of these roles last beside each other, because epochs go on with what is left: another driver, executor and
-broker, two sidecars, an owner that waits for nobody. Without the store they do not, so its events are alone."""
+broker, two sidecars, an owner that waits for none of them. Without the store they do not, so its events are alone."""
 INSTANT = frozenset({"loses processes"})
 
 
