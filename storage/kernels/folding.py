@@ -13,7 +13,6 @@ from vernier.storage.kernels.consolidating import consolidate
 from vernier.storage.kernels.cursors import seek
 from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
 from vernier.storage.kernels.hashing import mix
-from vernier.storage.kernels.held import matrix
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
@@ -124,15 +123,10 @@ def compact_batches(table, first, rows, k, v, d, since, columns):  # type: ignor
 
 @njit(cache=True)
 def compact_step(table, batch, k, v, d, since):  # type: ignore[no-untyped-def]
-    """Like `compact_batches` for a single step. It is sorted already and stays so, because rounds come before times. If
-    there is nothing to compact, these are the rows of the step itself, not owned. O(rows)."""
+    """Like `compact_batches` for a single step. It is sorted already and stays so, because rounds come before times.
+    O(rows)."""
     n, address, width = cell(table, batch, KEYS), cell(table, batch, HASHES), 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
-    early = 0
-    for i in range(n):
-        early += 1 if load(address, i * width + at_time) < since else 0
-    if early == 0:
-        return matrix(address, n, width), 0
     out = np.empty((n, width), np.int64)
     count = 0
     for i in range(n):
