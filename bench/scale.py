@@ -44,7 +44,7 @@ from bench.turns import InTurns, Wire, baton, replay
 from vernier import col
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
-from vernier.service.cluster.exchange.all_to_all import AllToAll
+from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.replay.forked_engine import ForkedWorkers
 from vernier.storage.updates import MIN_TIME, Updates
 
@@ -166,7 +166,7 @@ class Timed:
 def forked(case: Case, workers: int, count: int) -> float:
     """Seconds of an epoch of worker processes, without lanes between their kernels: hosts have none."""
     plan = compile_app(case.program())
-    with patch.object(AllToAll, "_link_lanes", lambda exchange: None):
+    with patch.object(Exchange, "_link_lanes", lambda exchange: None):
         engine = ForkedWorkers(plan, workers)
     try:
         return usual(epochs_of(case, plan, Timed(engine), count))
