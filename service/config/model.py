@@ -235,8 +235,10 @@ class Settings(BaseSettings):
 
     def kafka_client(self) -> dict[str, Any]:
         """Keyword arguments for clients of the kafka package."""
+        from vernier.service.config.kafka_net import NetClient  # settings are also read where no broker is asked
+
         kafka = self.kafka
-        wanted: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap.split(",")}
+        wanted: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap.split(","), "kafka_client": NetClient}
         if kafka.security_protocol == "PLAINTEXT":
             return wanted
         wanted["security_protocol"] = kafka.security_protocol

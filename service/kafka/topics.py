@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
+from vernier.service.config.kafka_net import NetClient
 from vernier.service.kafka.broker_errors import BrokerError
 
 
@@ -27,6 +28,7 @@ def create_topics(
     try:
         admin = KafkaAdminClient(
             bootstrap_servers=bootstrap,
+            kafka_client=NetClient,
             client_id="vernier-admin",
             request_timeout_ms=int(timeout_seconds * 1000),
             bootstrap_timeout_ms=int(timeout_seconds * 1000),

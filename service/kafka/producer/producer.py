@@ -13,6 +13,7 @@ from kafka.errors import KafkaError
 from vernier.operators.errors import WrongArguments, WrongType, listed, meant
 from vernier.operators.language.types.duration import nanoseconds
 from vernier.service.codec.instants import parse_instant
+from vernier.service.config.kafka_net import NetClient
 from vernier.service.ingest.bounds import DIFF_RANGE
 from vernier.service.kafka.clients import Producer as KafkaClient
 from vernier.service.kafka.producer.delivery import Delivery, Idempotent, Transactional
@@ -112,7 +113,7 @@ class Producer:
         steps, late, waits = as_policy(policy), nanoseconds(lateness, "the lateness"), nanoseconds(linger, "linger")
         if isinstance(resume, int) and resume < 0:
             raise WrongArguments(problem=f"resume must be True, False or the number of a row, not {resume}")
-        servers = {**(client or {}), "bootstrap_servers": bootstrap.split(",")}
+        servers = {"kafka_client": NetClient, **(client or {}), "bootstrap_servers": bootstrap.split(",")}
         ms = int(delivery_seconds * 1000)
         options = {**servers, **_OPTIONS, "delivery_timeout_ms": ms, "max_block_ms": ms}
         options["request_timeout_ms"] = min(_REQUEST_MS, ms)
