@@ -62,8 +62,9 @@ from vernier.storage.state.state import LOCK
 
 PROGRAM = Path(__file__).with_name("program.py")
 BROKERS = ("broker-1", "broker-2", "broker-3")
-EXECUTORS = {"executor-1": 6, "executor-2": 6}
-"""More cores than the machine has: Spark counts them, and a driver that is cut off keeps its own for a while."""
+EXECUTORS = {"executor-1": 8, "executor-2": 8}
+"""More cores than the machine has: Spark counts them, and a driver that is cut off keeps its own for a while. A service
+takes four cores for its two workers, two on each host."""
 DRIVERS = ("driver-1", "driver-2")
 SIDECARS = ("sidecar-1", "sidecar-2", "sidecar-3")
 STATE = f"s3://{BUCKET}/cluster"
@@ -72,7 +73,7 @@ PATIENCE = 600.0
 RECOVERY_SECONDS = 300.0
 """If no answer comes for this time after an event has ended, the run ends."""
 LOAD_REQUEST_MS = 8_000
-NEW_SECONDS = 10
+NEW_SECONDS = 30
 """Answers that are older are not new."""
 
 
@@ -145,7 +146,7 @@ class Run:
             sources=SETTINGS | odd_settings(folder),
             sinks=SINKS,
             state={"standby": True},
-            spark={"driver_memory": "512m", "conf": {"spark.cores.max": "3"}},
+            spark={"driver_memory": "512m", "conf": {"spark.cores.max": "4"}},
             worker_memory_max_mb=512,
         )
 

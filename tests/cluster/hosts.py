@@ -53,6 +53,10 @@ broker.start(300)
 signal.pause()
 """
 
+_AGAIN = 'while true; do "$@"; sleep 1; done'
+"""Starts a command again when it has ended, as a host's init does: a worker of Spark ends when its master does not
+answer for some minutes."""
+
 
 class Machine:
     """A host, and the log of what it runs."""
@@ -185,7 +189,7 @@ class Cluster:
         options = [f"-Dspark.{one}" for one in private]
         more = {"SPARK_DAEMON_JAVA_OPTS": " ".join(options), "SPARK_DAEMON_MEMORY": "256m"}
         command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--webui-port", "0"]
-        machine.run(*command, *arguments, **more)
+        machine.run("bash", "-c", _AGAIN, "init", *command, *arguments, **more)
 
 
 @contextlib.contextmanager
