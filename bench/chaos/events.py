@@ -83,9 +83,6 @@ def each(seconds: float) -> list[Event]:
     ]
 
 
-AT_ONCE: tuple[tuple[Role, ...], ...] = (("driver", "executor", "broker", "sidecar"), ("master", "standby"), ("store",))
-"""Events of these roles last beside each other, because epochs go on with what is left: another driver, executor and
-broker, two sidecars, an owner that waits for none of them. Without the store they do not, so its events are alone."""
 INSTANT = frozenset({"loses processes"})
 
 
@@ -93,12 +90,27 @@ def groups(seconds: float, done: Sequence[tuple[Kind, Role]] = ()) -> list[tuple
     """Each kind once for each role, for as long, except those that are done; those in one group at once, each of
     another kind where that can be."""
     left = [one for one in each(seconds) if (one.kind, one.role) not in done and one.kind not in INSTANT]
-    found: list[tuple[Event, ...]] = []
-    for roles in AT_ONCE:
-        lanes = [[one for one in left if one.role == role] for role in roles]
-        turned = [lane[at:] + lane[:at] for at, lane in enumerate(lanes)]
-        found += [tuple(one for one in beside if one) for beside in zip_longest(*turned)]
-    return found
+    lanes = [[one for one in left if one.role == role] for role in HOSTS]
+    turned = [lane[at % len(lane) :] + lane[: at % len(lane)] for at, lane in enumerate(lanes) if lane]
+    found: list[list[Event]] = []
+    for one in (event for beside in zip_longest(*turned) for event in beside if event):
+        group = next((group for group in found if all(_beside(one, other) for other in group)), None)
+        if group is None:
+            found.append([one])
+        else:
+            group.append(one)
+    return [tuple(group) for group in found]
+
+
+def _beside(one: Event, other: Event) -> bool:
+    """Whether epochs go on while both last. There is another driver, executor and broker, there are two other sidecars,
+    and nothing waits for the master while each host has cores enough. Without the store no epoch is made, and without
+    driver and standby, either; those that are slow do their work."""
+    roles = {one.role, other.role}
+    stopped = {event.role for event in (one, other) if event.kind != "is slow"}
+    if "store" in roles:
+        return "store" not in stopped and bool(roles & {"standby", "master"})
+    return len(roles) == 2 and stopped != {"driver", "standby"}
 
 
 class Injector:
