@@ -11,19 +11,14 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.grouping import GROUPED, SOME, SORTED, goes_at_once, group_rows, take_place
-from vernier.storage.kernels.packing import join_words, pack_words, rows_equal
+from vernier.storage.kernels.packing import bits, join_words, pack_words, rows_equal
 from vernier.storage.kernels.sorting import (
-    COARSE,
     DIGITS_FROM,
     DIGITS_TO,
-    FEW,
-    WIDE,
     add_checked,
-    insertion_sort,
     short,
-    sort_buckets,
     sort_digits,
-    spread,
+    sort_two,
 )
 from vernier.storage.kernels.status import OVERFLOW
 
@@ -37,12 +32,11 @@ def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  #
     the first word is uniform or has few values.
     """
     n = data.shape[0]
-    order = np.arange(n)
-    if n <= FEW:
-        insertion_sort(data, columns, exact, one, two, order, 1, 0, n)
-        return order, one, two
     if kind == SORTED:
-        return order, one, two
+        return np.arange(n), one, two
+    if n < DIGITS_FROM:
+        one, two = sort_two(data, columns, exact, one, two, groups)
+        return groups, one, two
     to_one, to_two, to_order = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     if kind >= GROUPED:
         for i in range(n):
@@ -51,33 +45,24 @@ def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  #
             put_word(to_two, to, word(two, i))
             put_word(to_order, to, i)
         return to_order, to_one, to_two
-    if exact == columns.shape[0] and DIGITS_FROM <= n <= DIGITS_TO:
+    beside = bits(np.uint64(n - 1))
+    place = (1 << beside) - 1
+    if exact == columns.shape[0] and n <= DIGITS_TO:
         if kind == SOME:
             for i in range(n):
                 put_word(groups, i, word(ranks, word(groups, i)))
         most = join_words(groups if kind == SOME else one, two, to_one)
-        if short(most, n):
-            sort_digits(to_one, most, to_order, to_two)
-            to_two[:] = 0
-            return to_order, to_one, to_two
-    if n <= WIDE:
-        borders = np.empty(2 * n + 17, np.int64)
-        sort_buckets(data, columns, exact, one, two, order, 0, n, to_one, to_two, to_order, borders)
-        return to_order, to_one, to_two
-    coarse = 2
-    while coarse * COARSE < n:
-        coarse *= 2
-    borders = np.empty(coarse + 1, np.int64)
-    used = spread(one, two, order, 0, n, coarse, to_one, to_two, to_order, borders)
-    most = 0
-    for b in range(used):
-        most = max(most, borders[b + 1] - borders[b])
-    inner = np.empty(2 * most + 17, np.int64)
-    for b in range(used):
-        lo, hi = borders[b], borders[b + 1]
-        if hi > lo:
-            sort_buckets(data, columns, exact, to_one, to_two, to_order, lo, hi, one, two, order, inner)
-    return order, one, two
+        if short(most, beside):
+            for i in range(n):
+                put_word(to_one, i, (word(to_one, i) << beside) | i)
+            sorted_words, to_two = sort_digits(to_one, most, beside, to_two)
+            for i in range(n):
+                put_word(to_order, i, word(sorted_words, i) & place)
+                put_word(sorted_words, i, word(sorted_words, i) >> beside)
+                put_word(to_two, i, 0)
+            return to_order, sorted_words, to_two
+    one, two = sort_two(data, columns, exact, one, two, groups)
+    return groups, one, two
 
 
 @njit(cache=True)
@@ -87,7 +72,7 @@ def sort_order(data: np.ndarray, columns: np.ndarray) -> np.ndarray:
     n = data.shape[0]
     one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     exact = pack_words(data, columns, one, two)
-    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+    _, starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
     order, _, _ = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
     return order
 
@@ -130,7 +115,7 @@ def consolidate_in(data, columns, one, two, groups, out):  # type: ignore[no-unt
     `data`, for the rows."""
     n, width = data.shape
     exact = pack_words(data, columns, one, two)
-    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+    _, starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
     if goes_at_once(data, kind):
         for i in range(n):
             to = take_place(groups, starts, i)

@@ -9,10 +9,10 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, put_word, word
 from vernier.storage.kernels.packing import row_less
-from vernier.storage.kernels.sorting import DIGITS_FROM, FEW, merge_sort
+from vernier.storage.kernels.sorting import DIGITS_FROM, FEW, sort_two
 
-_GROUPS = 1 << 13
-"""Up to this number of distinct first words, a table of them fits the processor's cache."""
+_GROUPS = 1 << 14
+"""Up to this number of distinct first words, looking each row's word up in a table of them costs less than sorting."""
 SORTED, MANY, SOME, GROUPED, SINGLE = 0, 1, 2, 3, 4
 """SORTED: the rows are in order. MANY: too many distinct first words. SOME: few. GROUPED: few, and the rows of each are
 in order. SINGLE: also, no two rows are equal."""
@@ -26,7 +26,7 @@ def number_words(one, two, groups):  # type: ignore[no-untyped-def]
     GROUPED (the second words in each group are sorted) or SINGLE (also, they are distinct). O(n).
     """
     n = one.shape[0]
-    limit = min(n >> 3, _GROUPS)
+    limit = min(n >> 2, _GROUPS)
     size = 64
     while size < 4 * limit:
         size *= 2
@@ -68,8 +68,8 @@ def place_groups(one, two, sizes):  # type: ignore[no-untyped-def]
     """Where the rows of each group begin if groups of these sizes are sorted by two words each, and the groups' ranks.
     Overwrites the words. O(groups log groups)."""
     count = sizes.shape[0]
-    numbers, starts, ranks = np.arange(count), np.empty(count, np.int64), np.empty(count, np.int64)
-    merge_sort(np.empty((0, 0), np.int64), np.empty(0, np.int64), 0, one, two, numbers, 0, count)
+    numbers, starts, ranks = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    sort_two(np.empty((0, 0), np.int64), np.empty(0, np.int64), 0, one, two, numbers)
     total = 0
     for rank in range(count):
         group = word(numbers, rank)
@@ -95,21 +95,21 @@ def _in_order(data, columns, exact, one, two):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def group_rows(data, columns, exact, one, two, groups):  # type: ignore[no-untyped-def]
-    """Group rows by their first word if there are few distinct ones: (where each group's rows begin in the order of the
-    words, the groups' ranks, kind: SORTED … SINGLE). Fills groups[n]. O(n)."""
+    """Group rows by their first word if there are few distinct ones: (the first row of each group, where each group's
+    rows begin in the order of the words, the groups' ranks, kind: SORTED … SINGLE). Fills groups[n]. O(n)."""
     n, none = one.shape[0], np.empty(0, np.int64)
     if n > FEW and _in_order(data, columns, exact, one, two):
-        return none, none, SORTED
+        return none, none, none, SORTED
     if n < DIGITS_FROM or exact < columns.shape[0]:
-        return none, none, MANY
+        return none, none, none, MANY
     firsts, sizes, kind = number_words(one, two, groups)
     if kind == MANY:
-        return none, none, MANY
+        return none, none, none, MANY
     words = np.empty(firsts.shape[0], np.int64)
     for group in range(firsts.shape[0]):
         put_word(words, group, word(one, word(firsts, group)))
     starts, ranks = place_groups(words, np.zeros(firsts.shape[0], np.int64), sizes)
-    return starts, ranks, kind
+    return firsts, starts, ranks, kind
 
 
 @njit(cache=True)

@@ -5,9 +5,10 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, fetch, put, put_word, word
 from vernier.storage.kernels.consolidating import add_up, sort_packed
-from vernier.storage.kernels.grouping import goes_at_once, group_rows, number_words, place_groups, take_place
+from vernier.storage.kernels.grouping import SOME, goes_at_once, group_rows, number_words, place_groups, take_place
 from vernier.storage.kernels.hashing import hash_row
-from vernier.storage.kernels.packing import pack_columns, pack_words
+from vernier.storage.kernels.packing import pack_columns, pack_known, pack_words
+from vernier.storage.kernels.ranked import add_up_words, write_columns
 from vernier.storage.kernels.sorting import DIGITS_FROM
 from vernier.storage.kernels.status import OVERFLOW
 
@@ -82,16 +83,16 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     hashes are uniform.
     """
     n, k, v = data.shape[0], key.shape[0], val.shape[0]
-    at_tail = data.shape[1] - tail
     # Of the source columns, those that sort rows. A one-word key is omitted: its hash represents it.
     source = source_columns(data.shape[1], key, val, tail)
     first = 0 if k > 1 else k
-    columns = np.empty(k + v + tail - 1 - first, np.int64)
-    for c in range(k + v - first):
-        columns[c] = source[first + c]
-    for c in range(tail - 2):
-        columns[k + v - first + c] = source[k + v + 1 + c]
-    columns[columns.shape[0] - 1] = at_tail
+    columns, places = np.empty(k + v + tail - 1 - first, np.int64), np.empty(k + v + tail - 1 - first, np.int64)
+    for c in range(columns.shape[0] - 1):
+        # Rounds sort before times, and come after them in a row.
+        places[c] = 1 + first + c if first + c < k + v else 2 + first + c
+    places[columns.shape[0] - 1] = 1 + k + v
+    for c in range(columns.shape[0]):
+        columns[c] = source[places[c] - 1]
     one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     out = np.empty((n, 1 + k + v + tail), np.int64)
     if k > 1:
@@ -103,13 +104,30 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
                 for c in range(source.shape[0]):
                     put(out, to, 1 + c, cell(data, i, word(source, c)))
             return out, 0
+    least, sizes = np.empty(columns.shape[0], np.int64), np.empty(columns.shape[0], np.int64)
     if k == 0:
         exact = pack_words(data, columns, one, two)
     else:
         for i in range(n):
             put_word(one, i, hash_row(data, i, key))
-        exact = pack_columns(data, n, columns, 0, two)
-    starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+        exact = pack_known(data, n, columns, 0, two, least, sizes)
+    firsts, starts, ranks, kind = group_rows(data, columns, exact, one, two, groups)
+    if k > 0 and kind == SOME and exact == columns.shape[0]:
+        width = 0
+        for c in range(columns.shape[0]):
+            width += word(sizes, c)
+        words, totals, count = add_up_words(data, groups, ranks, two, width)
+        if count >= 0:
+            rows = np.empty(firsts.shape[0], np.int64)
+            for group in range(firsts.shape[0]):
+                put_word(rows, word(ranks, group), word(firsts, group))
+            for at in range(count):
+                row = word(rows, word(words, at) >> width)
+                put(out, at, 0, word(one, row))
+                put(out, at, 1, cell(data, row, word(key, 0)))
+                put(out, at, source.shape[0], word(totals, at))
+            write_columns(words, count, least, sizes, places, out)
+            return out[:count], 0
     if goes_at_once(data, kind):
         for i in range(n):
             to = take_place(groups, starts, i)

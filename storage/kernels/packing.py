@@ -50,16 +50,22 @@ def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, word
     fit.
 
     If the word contains several columns, or one that fits 63 bits, words count from 0. Returns the number of the first
-    column that is not included. O(n x columns). Works on a block of rows at a time, because a row's columns share cache
-    lines.
+    column that is not included. O(n x columns).
     """
+    m = columns.shape[0]
+    return pack_known(data, n, columns, first, words, np.empty(m, np.int64), np.empty(m, np.int64))
+
+
+@njit(cache=True)
+def pack_known(data, n, columns, first, words, least, sizes):  # type: ignore[no-untyped-def]
+    """Like `pack_columns`; fills least and sizes, from number `first` on, with the least value of each column that is
+    included, and with its bits in the word, of which the last column has the lowest. Works on a block of rows at a
+    time, because a row's columns share cache lines."""
     m = columns.shape[0]
     if n == 0 or first == m:
         words[:n] = 0
         return m
-    least = np.empty(m, np.int64)
     most = np.empty(m, np.int64)
-    sizes = np.empty(m, np.int64)
     for c in range(first, m):
         least[c] = most[c] = cell(data, 0, columns[c])
     for start in range(0, n, _BLOCK):
@@ -79,6 +85,7 @@ def pack_columns(data: np.ndarray, n: int, columns: np.ndarray, first: int, word
         used += sizes[c]
         stop += 1
     if stop == first:
+        least[first], sizes[first] = 0, 64
         for i in range(n):
             put_word(words, i, cell(data, i, columns[first]))
         return first + 1

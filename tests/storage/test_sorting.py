@@ -109,6 +109,30 @@ def test_keyed_rows_are_those_of_rows_keyed_first(n: int, key: tuple[int, ...], 
     assert np.array_equal(key_updates(np.concatenate((data, data))[:n], np.array(key, np.int64), val, 0), expected)
 
 
+@pytest.mark.parametrize(
+    ("n", "depth", "key"),
+    [(600, 0, (0,)), (600, 2, (0,)), (600, 1, (1, 0)), (600, 2, (0, 1, 2)), (9_000, 2, (0,)), (9_000, 0, (1, 0))],
+)
+@pytest.mark.parametrize("diffs", [(1, -1), (0, 3, -3), (2**39, -(2**41)), (1,)])
+def test_keys_of_many_rows_in_any_order_are_added_up(
+    n: int, depth: int, key: tuple[int, ...], diffs: tuple[int, ...]
+) -> None:
+    choose = np.random.default_rng(n + depth)
+    few = n // 40
+    words = np.column_stack((choose.integers(-few, few, n) * 7919, choose.integers(0, 3, n), choose.integers(-2, 2, n)))
+    rounds = choose.integers(0, 4, (n, depth))
+    data = np.column_stack((words, choose.integers(10**15, 10**15 + 900, n), rounds, choose.choice(diffs, n)))
+    val = np.array([word for word in (0, 1, 2) if word not in key], np.int64)
+    keyed = key_rows(data, np.array(key, np.int64), val, depth + 2)
+    expected: Counter[tuple[int, ...]] = Counter()
+    for *row, diff in keyed.tolist():
+        expected[tuple(row)] += diff
+    columns = keyed_columns(len(key), len(val), depth)
+    rows = np.array([[*row, diff] for row, diff in expected.items() if diff], np.int64)
+    rows = rows[np.lexsort([rows[:, column] for column in columns[::-1]])]
+    assert np.array_equal(key_updates(data, np.array(key, np.int64), val, depth), rows)
+
+
 def test_large_results_are_consolidated_alike() -> None:
     choose = np.random.default_rng(0)
     data = np.column_stack((choose.integers(0, 40, 600_000), choose.integers(0, 9, 600_000), np.arange(600_000) // 3))
