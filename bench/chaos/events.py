@@ -120,12 +120,13 @@ class Injector:
         self._made, self._find, self._chance = made, find, chance
 
     def do(self, events: Sequence[Event]) -> list[str]:
-        """Begin all of them, wait for the longest, end them. Returns the hosts that they happened to."""
+        """Begin all of them, wait for the longest, end them. Returns the hosts that they happened to: those that had
+        the roles before the first event, because a standby is none any more once the driver has gone."""
         names: list[str] = []
+        for event in events:
+            names.append(wait_for("a host of its own", lambda role=event.role: self._free(role, names)))
         with ExitStack() as end:
-            for event in events:
-                name = wait_for("a host of its own", lambda role=event.role: self._free(role, names))
-                names.append(name)
+            for event, name in zip(events, names, strict=True):
                 self._begin(event, name, end)
             time.sleep(max(event.seconds for event in events))
         return names
