@@ -103,14 +103,14 @@ def groups(seconds: float, done: Sequence[tuple[Kind, Role]] = ()) -> list[tuple
 
 
 def _beside(one: Event, other: Event) -> bool:
-    """Whether epochs go on while both last. There is another driver, executor and broker, there are two other sidecars,
-    and nothing waits for the master while each host has cores enough. Without the store no epoch is made, and without
-    driver and standby, either; those that are slow do their work."""
+    """Whether epochs go on while both last. There is another driver, executor and broker, and there are two other
+    sidecars. Without the store no epoch is made, without driver and standby, either, and Spark gives up an executor
+    that is silent only when the master agrees. Those that are slow do their work."""
     roles = {one.role, other.role}
     stopped = {event.role for event in (one, other) if event.kind != "is slow"}
     if "store" in roles:
         return "store" not in stopped and bool(roles & {"standby", "master"})
-    return len(roles) == 2 and stopped != {"driver", "standby"}
+    return len(roles) == 2 and stopped not in ({"driver", "standby"}, {"executor", "master"})
 
 
 class Injector:
