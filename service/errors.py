@@ -154,6 +154,18 @@ class SparkFailed(StorageError):
     problem: str
 
 
+class CoresLost(StorageError):
+    """Spark had the cores for all workers, and has not got them back."""
+
+    message = (
+        "Spark has had cores for {slots} of {workers} tasks for {seconds:.0f} s (spark.gone_ms), where it had enough "
+        "before: its application may be gone, so another driver takes over with a new one"
+    )
+    slots: int
+    workers: int
+    seconds: float
+
+
 class SnapshotUnreadable(StorageError):
     """The snapshot of a source cannot be read."""
 

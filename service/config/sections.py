@@ -155,6 +155,12 @@ class Spark(Section):
         default=None, description="Java heap of the driver, like 1g; null: a sixth of the memory, 384m to 1g"
     )
     conf: dict[str, str] = Field(default={}, description="added to Spark's configuration; wins over what we set")
+    gone_ms: int = Field(
+        default=90_000,
+        ge=1_000,
+        description="on a cluster: how long Spark may lack cores for all workers, once it had them, until another "
+        "driver takes over with a new Spark application",
+    )
 
     @property
     def on_cluster(self) -> bool:

@@ -64,6 +64,7 @@ from vernier.service.coordinator.tracing import Spans
 from vernier.service.coordinator.warming import Warming
 from vernier.service.coordinator.worker_count import WorkerCount
 from vernier.service.errors import (
+    CoresLost,
     OffsetsBeyond,
     OperatorNeeded,
     ProgramStopped,
@@ -254,8 +255,15 @@ class Driver:
         return closing(Warming(settings, rehearsal, self._session, self._scratch))
 
     def _has_spark(self) -> bool:
-        """Whether Spark has started. Raises SparkFailed if it does not."""
-        return self._session.done() and self._session.result() is not None
+        """Whether Spark has started. Raises SparkFailed if it does not, and CoresLost."""
+        started = self._session.done() and self._session.result() is not None
+        if started:
+            self._check_cores()
+        return started
+
+    def _check_cores(self) -> None:
+        if self._executors is not None and self.settings.spark.on_cluster:
+            self._executors.check(self.settings.spark.gone_ms / 1000)
 
     def _start_session(self, gateway: Gateway | None) -> SparkSession:
         """Start Spark and its workers, in parallel with the checks of the topics and the newest commit."""
@@ -285,6 +293,7 @@ class Driver:
         self._first.passed("query")
         self._running = query
         changed: Bundle | None = None
+        lost = False
         try:
             while not self._stop.is_set():
                 changed = self._programs.changed(self._target or self._bundle, self._epochs.check)
@@ -292,6 +301,7 @@ class Driver:
                     break
                 if self._executors is not None and self.settings.spark.on_cluster:
                     self._executors.wake()
+                self._check_cores()
                 self._rescale(spark)
                 if query.ended(LOOK_SECONDS):
                     raise SparkFailed(problem="the query ended by itself")
@@ -301,9 +311,13 @@ class Driver:
                     break  # the next query reads the topics whose snapshots have entered
             # Stopping Spark in the middle of an epoch logs many errors, so let the epoch end first.
             self._runner.stop()
+        except CoresLost:
+            lost = True
+            raise
         finally:
             self._running = None
-            query.close()
+            if not lost:  # otherwise the epoch waits for cores, and stopping would wait for the epoch
+                query.close()
 
         if changed is not None:
             self._change(spark, changed)

@@ -3,14 +3,16 @@
 A barrier stage needs a free core for each of its tasks. When an executor dies, Spark starts another one: a JVM, a
 Python daemon with the engine, its kernels. Where the cluster has cores to spare, the next attempt runs at once on the
 executors that are left, and the new one becomes the spare; its daemon is started beside the epochs, before it is
-needed. Cost: one call to Spark's JVM a second, and a job of empty tasks for each new executor.
+needed. Cost: two calls to Spark's JVM a second, and a job of empty tasks for each new executor.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from vernier.service.cluster.rendezvous import Attempt
 from vernier.service.coordinator.attempt_watch import AttemptWatch
+from vernier.service.errors import CoresLost
 from vernier.storage.threads import Threads
 
 _log = logging.getLogger("vernier.workers")
@@ -33,6 +36,7 @@ class Executors:
         self._spark, self._threads, self._on_cluster = spark, threads, on_cluster
         self._known: frozenset[str] = frozenset()
         self._waking = threading.Lock()
+        self._had, self._short_since = False, math.inf
 
     def wake(self) -> None:
         """Start the Python daemons of executors that are new since the last call (service/cluster/daemon.py). Returns
@@ -41,6 +45,21 @@ class Executors:
         fresh, self._known = known - self._known, known
         if fresh:
             self._threads.start("wake-workers", self._wake, again=False)
+
+    def check(self, seconds: float) -> None:
+        """Raises CoresLost when Spark, which had cores for all workers, has had too few for so many seconds.
+
+        A master that has lost the connection to an application for a moment ends its executors, and forgets it: no
+        others come, and nothing is said. Call it every second or so.
+        """
+        slots, now = self.slots(), time.monotonic()
+        if slots is None or slots >= self.workers:
+            self._had |= slots is not None
+            self._short_since = math.inf
+        elif self._had:
+            self._short_since = min(self._short_since, now)
+            if now - self._short_since > seconds:
+                raise CoresLost(slots=slots, workers=self.workers, seconds=now - self._short_since)
 
     def missing(self) -> str:
         """What Spark lacks, in words, for a stage of all workers."""

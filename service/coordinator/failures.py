@@ -6,7 +6,7 @@ import time
 
 from vernier.service.config.sections import Epoch
 from vernier.service.coordinator.consumer_lag import LagUnknown
-from vernier.service.errors import ProgramFailed, ProgramStopped, SparkFailed, StateDamaged
+from vernier.service.errors import CoresLost, ProgramFailed, ProgramStopped, SparkFailed, StateDamaged
 from vernier.service.status.trouble import Trouble, Troubles
 
 FAILURES_IN_A_ROW = 6
@@ -53,6 +53,8 @@ class Failures:
             raise ProgramStopped(reason=reason, why=why) from cause
         # Wait while brokers are unreachable or files are damaged: a new process would find the same.
         lasting = faulty or isinstance(cause, (LagUnknown, StateDamaged))
+        if isinstance(cause, CoresLost):
+            raise cause
         if (self._count >= FAILURES_IN_A_ROW and not lasting) or getattr(cause, "may_have_happened", False):
             raise SparkFailed(problem=f"the query failed {self._count} times in a row, now: {reason}") from cause
         longest = self._settings.retry_ms / 1000 if faulty else _LONGEST_PAUSE

@@ -32,8 +32,9 @@ def acquire(
 ) -> float:
     """Acquire the directory, after waiting for as long as another process owns it. Returns the seconds of waiting; 0 if
     there was no owner. meanwhile: makes what is open while this process waits. ready: whether it could go on by now;
-    from then on it shows that it stands by. An error that `ready` raises ends the waiting. Once it waits, a store that
-    fails for a while is no reason to end. Raises NoIntactManifest and other StorageErrors."""
+    from then on it shows that it stands by. It is asked again and again, and an error that it raises ends the waiting.
+    Once it waits, a store that fails for a while is no reason to end. Raises NoIntactManifest and other StorageErrors.
+    """
     began = time.monotonic()
     presence: standby.Presence | None = None
     waits, owner = False, ""
@@ -46,9 +47,10 @@ def acquire(
                 if not waits:
                     waits = True
                     waiting.enter_context(meanwhile())
+                able = ready()
                 if presence is not None:
                     presence.renew()
-                elif ready():
+                elif able:
                     presence = standby.Presence(directory.blob)
                     waiting.callback(presence.release)
                 if error.holder != owner:
