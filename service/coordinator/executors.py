@@ -47,7 +47,7 @@ class Executors:
             self._threads.start("wake-workers", self._wake, again=False)
 
     def check(self, seconds: float) -> None:
-        """Raises CoresLost when Spark, which had cores for all workers, has had too few for so many seconds.
+        """Raises CoresLost when Spark, which had cores for all workers, has had too few for that long.
 
         A master that has lost the connection to an application for a moment ends its executors, and forgets it: no
         others come, and nothing is said. Call it every second or so.
