@@ -103,14 +103,15 @@ def groups(seconds: float, done: Sequence[tuple[Kind, Role]] = ()) -> list[tuple
 
 
 def _beside(one: Event, other: Event) -> bool:
-    """Whether epochs go on while both last. There is another driver, executor and broker, and there are two other
-    sidecars. Without the store no epoch is made, without driver and standby, either, and Spark gives up an executor
-    that is silent only when the master agrees. Those that are slow do their work, but for a slow master."""
+    """Whether epochs go on while both last. There is another executor and broker, there are two other sidecars, and a
+    standby for the driver, which has to be sound then. Spark gives up an executor that is silent only when its master
+    agrees. Without the store no epoch is made; one that is slow does its work."""
     roles = {one.role, other.role}
-    stopped = {event.role for event in (one, other) if event.kind != "is slow"}
     if "store" in roles:
-        return "store" not in stopped and bool(roles & {"standby", "master"})
-    return len(roles) == 2 and roles != {"executor", "master"} and stopped != {"driver", "standby"}
+        return all(event.kind == "is slow" for event in (one, other) if event.role == "store") and bool(
+            roles & {"standby", "master"}
+        )
+    return len(roles) == 2 and roles not in ({"driver", "standby"}, {"executor", "master"})
 
 
 class Injector:
