@@ -107,10 +107,9 @@ def _beside(one: Event, other: Event) -> bool:
     standby for the driver, which has to be sound then. Spark gives up an executor that is silent only when its master
     agrees. Without the store no epoch is made; one that is slow does its work."""
     roles = {one.role, other.role}
-    if "store" in roles:
-        return all(event.kind == "is slow" for event in (one, other) if event.role == "store") and bool(
-            roles & {"standby", "master"}
-        )
+    store = next((event for event in (one, other) if event.role == "store"), None)
+    if store is not None:
+        return store.kind == "is slow" and bool(roles & {"standby", "master"})
     return len(roles) == 2 and roles not in ({"driver", "standby"}, {"executor", "master"})
 
 

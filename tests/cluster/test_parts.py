@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.chaos.commits import Commits
-from bench.chaos.events import INSTANT, TARGETS, deck, groups
+from bench.chaos.events import HOSTS, INSTANT, TARGETS, deck, groups
 from tests.cluster.network import Host, missing, network
 from tests.cluster.store import Trouble, Troubled
 
@@ -182,5 +182,7 @@ def test_events_that_last_are_beside_those_of_other_roles_that_epochs_can_do_wit
         assert "store" not in stopped or len(group) == 1
         assert "store" not in roles or set(roles) <= {"store", "standby", "master"}
     early = [one for group in found[:6] for one in group]
+    assert {one.role for one in early} == set(HOSTS)
+    assert {one.kind for one in early} == set(TARGETS) - INSTANT
     done = [(one.kind, one.role) for one in early]
     assert not {(one.kind, one.role) for group in groups(600, done) for one in group} & set(done)
