@@ -8,8 +8,9 @@ topic, Spark's master and two hosts of executors, an S3 server, two hosts with `
 sidecar. They run bench/chaos/program.py (nested loops, text keys, all formats) under its load; answers are sampled from
 all sidecars while random events happen, one after another. Each ends after 6 to 28 s, and the next one begins when
 answers have gone on and what was lost is there again. With `--last`, each event lasts that long, beside events of other
-roles where epochs go on in spite of all of them (bench/chaos/events.py). The journal has a line for each event whose
-run was right in the end; the next run leaves them out, and runs side by side may share it.
+roles where epochs go on in spite of all of them (bench/chaos/events.py). The journal has a line for each event after
+which all was there again, if its run was right in the end; the next run leaves them out, and runs side by side may
+share it.
 
 For each event a line says how long it took from its beginning to the first commit with data that was sent after it,
 and the longest time between two commits. `unsaid_s`: the longest time, beyond the first five seconds after a commit, in
@@ -79,9 +80,12 @@ NEW_SECONDS = 30
 
 @dataclass
 class Report:
-    """What happened, and which of it is an error. rows: a line for each event."""
+    """What happened, and which of it is an error. rows: a line for each event; settled: how many of them, all of which
+    the service has survived; stopped: why no more events happened, if the service has not survived one."""
 
     seed: int
+    settled: int = 0
+    stopped: str = ""
     findings: Findings = field(default_factory=Findings)
     rows: list[dict[str, Any]] = field(default_factory=list)
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -94,7 +98,7 @@ class Report:
         return {
             "bench": "chaos.cluster",
             "seed": self.seed,
-            "right": not self.findings.wrong,
+            "right": not self.findings.wrong and not self.stopped,
             "events": len(self.rows),
             "next_commit_s": {kind: [min(found), max(found)] for kind, found in sorted(pauses.items())},
             "median_s": round(statistics.median([row["next_commit_s"] for row in self.rows] or [0]), 1),
@@ -102,8 +106,13 @@ class Report:
             "compared": dict(self.findings.compared),
             **self.numbers,
             "rows": self.rows,
-            "wrong": self.findings.wrong[:50],
+            "wrong": self.wrong[:50],
         }
+
+    @property
+    def wrong(self) -> list[str]:
+        """All errors."""
+        return [self.stopped] * bool(self.stopped) + self.findings.wrong
 
 
 class Readers:
@@ -164,7 +173,7 @@ class Run:
 
     def happen(self, number: int, events: Sequence[Event]) -> None:
         """Wait until all is there, let events happen at once, wait until answers go on."""
-        wait_for("the cluster is whole again", lambda: self._whole() or self._sound(), PATIENCE)
+        self._settle()
         what = ", ".join(map(str, events))
         began, began_ns = time.monotonic(), time.time_ns()
         told = Told(self.commits)
@@ -199,7 +208,6 @@ class Run:
 
     def finish(self, config: Path) -> Outcome:
         """End the load, wait until all of it is final and published, and read what there is."""
-        wait_for("the cluster is whole again", lambda: self._whole() or self._sound(), PATIENCE)
         self.say("the load ends")
         end = self.load.finish()
         wait_for("all that was sent is final", lambda: self.watch.frontier >= end or self._sound(), RECOVERY_SECONDS)
@@ -208,6 +216,16 @@ class Run:
         self.close()
         self.say("reading the topics")
         return Outcome.read(self.urls[-1], self.made.bootstrap, config)
+
+    def happen_all(self, turns: Sequence[Sequence[Event]]) -> None:
+        """Let all events happen, or those up to one that the service does not survive."""
+        try:
+            for number, events in enumerate(turns, 1):
+                self.happen(number, events)
+            self._settle()
+        except AssertionError as error:
+            self.report.stopped = str(error)
+            self.say(f"no more events: {error}")
 
     def close(self) -> None:
         """Stop load and observers."""
@@ -233,6 +251,11 @@ class Run:
                 return self._chance.choice(SIDECARS)
             case "store" | "master":
                 return role
+
+    def _settle(self) -> None:
+        """Wait until all is there again."""
+        wait_for("the cluster is whole again", lambda: self._whole() or self._sound(), PATIENCE)
+        self.report.settled = len(self.report.rows)
 
     def _whole(self) -> bool:
         """Whether a driver and a standby, all sidecars and all copies of topics are there, and answers are new."""
@@ -293,8 +316,7 @@ def run(events: Sequence[Sequence[Event]], seed: int, speed: float, say: Say, fo
             stack.callback(one.close)
             one.start()
             say(f"answers after {time.monotonic() - began:.0f} s")
-            for number, group in enumerate(events, 1):
-                one.happen(number, group)
+            one.happen_all(events)
             report.numbers["seconds"] = round(time.monotonic() - began)
             outcome = one.finish(one.services[0].config)
         updates = outcome.compare(one.watch, report.findings, say)
@@ -389,15 +411,15 @@ def main() -> int:
     print(text, flush=True)
     if given.journal is None:
         record(json.loads(text), key=f"events-{seed}", tables={"events": table(report.rows)})
-    elif not report.findings.wrong:
+    elif not report.findings.wrong and report.settled:
         what = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load": round(os.getloadavg()[0], 1)}
         with given.journal.open("a", encoding="utf-8") as lines:
-            lines.write("".join(json.dumps(row | what) + "\n" for row in report.rows))
+            lines.write("".join(json.dumps(row | what) + "\n" for row in report.rows[: report.settled]))
         rows = read(given.journal)
         record({"seconds": given.last, "rows": rows}, key="lasting", tables={"lasting": lasting(rows)})
-    for problem in report.findings.wrong:
+    for problem in report.wrong:
         say(f"WRONG: {problem}")
-    if report.findings.wrong:
+    if report.wrong:
         say(f"the hosts' logs and folders are kept in {folder}")
         return 1
     shutil.rmtree(folder, ignore_errors=True)

@@ -196,7 +196,8 @@ class Driver:
         late.start()
 
     def run(self) -> None:
-        """Run queries until `stop`. Raises SparkFailed and StorageErrors if a new process should try."""
+        """Run queries until `stop`. Raises SparkFailed and StorageErrors, OwnershipLost among them, if a new process
+        should try."""
         try:
             self._topics.follow(self._epochs)
         except LASTING as error:
@@ -204,11 +205,13 @@ class Driver:
         self._first.passed("offsets")
         spark = self._session.result()
         self._first.passed("spark")
-        failures = Failures(self.settings.epoch, self._runner.troubles, self._epochs.reached)
+        check_owned = self._epochs.directory.check_owned
+        failures = Failures(self.settings.epoch, self._runner.troubles, self._epochs.reached, check_owned)
         self._attach(spark)
         while not self._stop.is_set():
             self._rescale(spark)
             if not self._wanted():
+                check_owned()
                 self._stop.wait(LOOK_SECONDS)
                 continue
             try:

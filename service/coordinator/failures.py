@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from vernier.service.config.sections import Epoch
 from vernier.service.coordinator.consumer_lag import LagUnknown
@@ -16,18 +17,22 @@ _LONGEST_PAUSE = 5.0
 
 
 class Failures:
-    """The failures in a row of one driver's queries. reached: the newest commit at its start."""
+    """The failures in a row of one driver's queries. reached: the newest commit at its start; check_owned: raises
+    OwnershipLost if the state belongs to another driver by now."""
 
-    def __init__(self, settings: Epoch, troubles: Troubles, reached: int) -> None:
-        self._settings, self._troubles = settings, troubles
+    def __init__(self, settings: Epoch, troubles: Troubles, reached: int, check_owned: Callable[[], None]) -> None:
+        self._settings, self._troubles, self._check_owned = settings, troubles, check_owned
         self._reached = reached
         self._count, self._began_ns = 0, 0
 
     def after(self, cause: BaseException, reached: int) -> float:
         """Report a failure to readers; returns the seconds after which to try again. reached: the newest commit now.
 
-        Raises ProgramStopped if trying again is pointless or not wanted, and SparkFailed if another process should try.
+        Raises ProgramStopped if trying again is pointless or not wanted, and OwnershipLost or SparkFailed if another
+        process should try.
         """
+        # A driver that slept while another one took over finds epochs gone, which looks like damage, for ever.
+        self._check_owned()
         self._count = 1 if reached > self._reached else self._count + 1
         self._reached = reached
         reason = str(cause).splitlines()[0]

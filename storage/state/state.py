@@ -349,6 +349,10 @@ class StateDirectory:
                 found[name] = size
         return found
 
+    def check_owned(self) -> None:
+        """Raises OwnershipLost if another process may have taken the directory from this one, which has acquired it."""
+        self._require("the check of its owner")
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _require(self, operation: str) -> None:

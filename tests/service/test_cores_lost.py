@@ -54,7 +54,7 @@ def test_another_process_takes_over_at_once() -> None:
             """Nothing."""
 
     silent: Any = Silent()
-    failures = Failures(Epoch(), silent, 0)
+    failures = Failures(Epoch(), silent, 0, lambda: None)
     assert failures.after(SparkFailed(problem="a task died"), 0) > 0
     with pytest.raises(CoresLost):
         failures.after(CoresLost(slots=0, workers=2, seconds=90.0), 0)

@@ -4,19 +4,23 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.crash.simstore import SimStore
-from tests.storage.clock import Clock
+from tests.storage.clock import Clock, blob_of
 from vernier.service.config.model import BadSettings
+from vernier.service.config.sections import Epoch
 from vernier.service.config.settings import load
 from vernier.service.coordinator import standing_by
-from vernier.service.errors import SparkFailed
+from vernier.service.coordinator.failures import Failures
+from vernier.service.errors import SparkFailed, StateDamaged
 from vernier.service.status import standby
+from vernier.service.status.trouble import Troubles
 from vernier.storage.blob.leases import TTL_MS
 from vernier.storage.blob.object_store import ObjectBlob
-from vernier.storage.errors import FileFailed, NoIntactManifest, StateInUse, StorageError
+from vernier.storage.errors import FileFailed, NoIntactManifest, OwnershipLost, StateInUse, StorageError
 from vernier.storage.state.manifest import Manifest, manifest_file
 from vernier.storage.state.state import StateDirectory
 
@@ -135,6 +139,23 @@ def test_a_standby_that_is_killed_is_none(tmp_path: Path) -> None:
     finally:
         end(owner)
         end(waiting)
+
+
+def test_a_driver_that_slept_through_its_replacement_ends_at_its_next_failure() -> None:
+    class Silent:
+        def report(self, trouble: object) -> None:
+            """Nothing."""
+
+    store, clock, silent = SimStore(), Clock(), cast(Troubles, Silent())
+    slept, other = (StateDirectory("sim://state", blob_of(store, clock)) for _ in range(2))
+    slept.acquire()
+    failures = Failures(Epoch(), silent, 0, slept.check_owned)
+    # The epochs that it knew are gone: as if files were missing, for which it would wait.
+    damage = StateDamaged(path="sim://state", problem="epoch 7 is no longer there", file="epochs/7.json")
+    assert failures.after(damage, 0) > 0
+    clock.acquired(other)
+    with pytest.raises(OwnershipLost):
+        failures.after(damage, 0)
 
 
 def test_an_error_of_the_state_is_no_reason_to_wait(tmp_path: Path) -> None:
