@@ -115,6 +115,14 @@ class Report:
         return [self.stopped] * bool(self.stopped) + self.findings.wrong
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often epochs are made. speed: of the load; heartbeat_ms: the silence after which there is an epoch."""
+
+    speed: float
+    heartbeat_ms: int
+
+
 class Readers:
     """The sidecars, of which each question goes to one that answered the last time: what `Watch` asks."""
 
@@ -134,8 +142,10 @@ class Readers:
 class Run:
     """A running cluster with its service, load and observers."""
 
-    def __init__(self, made: Cluster, folder: Path, seed: int, speed: float, report: Report, say: Say) -> None:
+    def __init__(self, made: Cluster, folder: Path, report: Report, given: Pace, say: Say) -> None:
         self.made, self.report, self.say = made, report, say
+        seed, speed = report.seed, given.speed
+        self._heartbeat_ms = given.heartbeat_ms
         self.blob = BlobLocation.of(STATE).open()
         self.services = [self._service(name, folder) for name in DRIVERS]
         self.urls = [service.url for service in self.services] + [made.sidecar(name) for name in SIDECARS]
@@ -155,6 +165,7 @@ class Run:
             sources=SETTINGS | odd_settings(folder),
             sinks=SINKS,
             state={"standby": True},
+            epoch={"heartbeat_ms": self._heartbeat_ms},
             spark={"driver_memory": "512m", "conf": {"spark.cores.max": "4"}},
             worker_memory_max_mb=512,
         )
@@ -297,7 +308,7 @@ class Run:
         return False
 
 
-def run(events: Sequence[Sequence[Event]], seed: int, speed: float, say: Say, folder: Path) -> Report:
+def run(events: Sequence[Sequence[Event]], seed: int, pace: Pace, say: Say, folder: Path) -> Report:
     """Run everything. Errors are in the report."""
     report = Report(seed)
     shutil.copyfile(PROGRAM, folder / PROGRAM.name)
@@ -312,7 +323,7 @@ def run(events: Sequence[Sequence[Event]], seed: int, speed: float, say: Say, fo
             before = {name: os.environ.get(name) for name in (*KEYS, "AWS_ENDPOINT_URL")}
             os.environ.update(KEYS | {"AWS_ENDPOINT_URL": f"http://{address}:{S3_PORT}"})
             stack.callback(_restore, before)
-            one = Run(made, folder, seed, speed, report, say)
+            one = Run(made, folder, report, pace, say)
             stack.callback(one.close)
             one.start()
             say(f"answers after {time.monotonic() - began:.0f} s")
@@ -381,9 +392,11 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=30)
     parser.add_argument("--seed", type=int, default=None, help="default: one of chance, which the report names")
     parser.add_argument("--speed", type=float, default=0.4, help="of the load; 1 is some 30 updates a second")
+    parser.add_argument("--heartbeat-ms", type=int, default=500, help="silence after which the service makes an epoch")
     parser.add_argument("--last", type=float, default=0.0, metavar="SECONDS", help="each event once, for as long")
     parser.add_argument("--only", default="", help="events whose text has this, with those beside them")
     parser.add_argument("--most", type=int, default=None, help="how many events, or groups of them, at most")
+    parser.add_argument("--skip", type=int, default=0, help="how many of them a run beside this one makes")
     parser.add_argument(
         "--journal", type=Path, default=None, metavar="FILE", help="events that were right, a line each"
     )
@@ -401,12 +414,12 @@ def main() -> int:
         if given.last
         else [(event,) for event in deck(seed, given.events)]
     )
-    events = [group for group in events if any(given.only in str(one) for one in group)][: given.most]
+    events = [group for group in events if any(given.only in str(one) for one in group)][given.skip :][: given.most]
     said = Counter(event.kind for group in events for event in group)
     say(f"seed {seed}, {sum(said.values())} events in {len(events)} turns: {dict(said)}")
     # Not in /tmp: each host has another one.
     folder = Path(tempfile.mkdtemp(prefix="vernier-cluster-", dir="/var/tmp"))
-    report = run(events, seed, given.speed, say, folder)
+    report = run(events, seed, Pace(given.speed, given.heartbeat_ms), say, folder)
     text = json.dumps(report.to_json())
     print(text, flush=True)
     if given.journal is None:
