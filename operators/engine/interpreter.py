@@ -118,6 +118,7 @@ class Interpreter:
             {name: traces[name] for name in program.traces},
             {name: shapes[name].retain_ns for name in program.traces},
             {name: bool(shapes[name].texts) for name in program.traces},
+            {trace for trace, _ in program.indexes},
         )
         count = len(program.code)
         self.stats: Ints = np.zeros((count, STAT_WORDS), np.int64)

@@ -291,6 +291,8 @@ def variable_collects(run, op, limit, truncates):  # type: ignore[no-untyped-def
     source, status = exchanged_into(run, of(run, op, C), of(run, op, INPUT), spare)
     if status != 0:
         return status
+    if later >= ROUNDS:
+        return TOO_LARGE
     count, known = emitted(run, source), slot(outs_of(run), source, KEYED)
     if count > 0 and known > 0 and later < limit and not waits(run, bucket, later):
         # These rows are sorted and consolidated already; only the round differs.
@@ -302,8 +304,6 @@ def variable_collects(run, op, limit, truncates):  # type: ignore[no-untyped-def
             put(moved, i, rows.shape[1] - 2, later)
         note(run, later)
         return put_part(run, bucket, later, moved, 1, known)
-    if later >= ROUNDS:
-        return TOO_LARGE
     if count > 0:
         status = put_part(run, bucket, later, relocated(run, source, of(run, op, WIDE), 1, later, 1), 0, 0)
         if status != 0:

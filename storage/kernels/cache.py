@@ -28,6 +28,11 @@ _ROOT = Path(__file__).resolve().parents[2]
 _COMPILING = tuple(Path(__file__).with_name(name) for name in ("names.py", "linking.py"))
 """The files that affect how every kernel is compiled."""
 _IMPORT = re.compile(rb"^(?:from|import) +vernier\.((?:storage|operators|service)\.kernels\.\w+)", re.MULTILINE)
+_FROM = re.compile(
+    rb"^from +vernier\.((?:storage|operators|service)\.kernels) +import +(\([^)]*\)|[^\n]*)", re.MULTILINE
+)
+"""Imports of files as such, several in one statement."""
+_NAME = re.compile(rb"(\w+)(?: +as +\w+)?")
 
 
 def kernel_sources(file: Path) -> list[Path]:
@@ -37,7 +42,9 @@ def kernel_sources(file: Path) -> list[Path]:
         path = left.pop()
         if path not in found and path.is_file():
             found.add(path)
-            names = _IMPORT.findall(path.read_bytes())
+            text = path.read_bytes()
+            names = _IMPORT.findall(text)
+            names += [package + b"." + name for package, some in _FROM.findall(text) for name in _NAME.findall(some)]
             left += [_ROOT.joinpath(*name.decode().split(".")).with_suffix(".py") for name in names]
     return sorted(found)
 

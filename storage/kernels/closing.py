@@ -2,8 +2,8 @@
 
 A slice ends in two parts, because it may still fail: `close` makes a batch of what it has sealed, and `commit` adds it
 to the trace. The trace's table then describes the batch, so the next slice reads it, and a row of `closed` says who
-owns its memory. Many small batches at the end unite here, too. Python makes objects of the batches when it needs them
-(`Trace.batches`), and ATTENTION says when a trace's merges have to go on.
+owns its memory. Many small batches at the end unite here, and neighbours that are not large merge. Python makes objects
+of the batches when it needs them (`Trace.batches`), and ATTENTION says when a trace's merges have to go on.
 """
 
 from numba import njit
@@ -19,6 +19,7 @@ from vernier.storage.kernels.running_traces import (
     BATCH_OWNER,
     BATCH_SIZE,
     BATCHES,
+    BUSY,
     CAPACITY,
     CLOSED,
     CLOSED_ROWS,
@@ -40,7 +41,7 @@ from vernier.storage.kernels.running_traces import (
     SEALED,
     SINCE,
     SMALL,
-    SORTED,
+    SPENT,
     STEPS,
     TABLE,
     UNITES,
@@ -65,11 +66,18 @@ SMALL_UPDATES = 1 << 9
 """A batch with fewer updates than this is small."""
 SMALL_BATCHES = 8
 """How many small batches at the end are left alone."""
+AT_ONCE, AT_ONCE_EACH = 1 << 14, 10
+"""Two batches merge at once, in the close that finds them, if together they have at most this many updates, and at most
+this many for each update that was added since merges went on."""
+SORTING = 3
+"""The fuel charged for each update that is sorted with small batches: at least this many updates could be merged in
+that time."""
 FEW_CLOSES, FEW_UPDATES = 8, 1 << 6
 """Running merges wait for up to this many closes while these have added few updates."""
 
-CROWDED, MAY_MERGE, DUE = 1, 2, 4
-"""ATTENTION: small batches have to unite, but not here; the newest batch may merge; running merges have to go on."""
+CROWDED, MAY_MERGE, DUE, MANY = 1, 2, 4, 8
+"""ATTENTION: small batches have to unite, but not here; the newest batch is to merge, but not here; running merges have
+to go on; Python has not seen many of the batches."""
 
 _LEAST_TIME = -(2**63) + 2
 
@@ -156,8 +164,8 @@ def _add(traces, t, lower, upper, follows):  # type: ignore[no-untyped-def]
     small = left < SMALL_UPDATES
     set_field(traces, t, SMALL, field(traces, t, SMALL) + 1 if small else 0)
     set_field(traces, t, LOOSE, field(traces, t, LOOSE) + left if small else 0)
-    if not small or at + 2 >= CLOSED_SIZE:
-        set_field(traces, t, ATTENTION, MAY_MERGE)
+    if at + 2 >= CLOSED_SIZE:
+        set_field(traces, t, ATTENTION, field(traces, t, ATTENTION) | MANY)
 
 
 @njit(cache=True)
@@ -174,16 +182,13 @@ def first_to_unite(table, first, stop, loose):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _unite(traces, t, callee):  # type: ignore[no-untyped-def]
-    """Unite small batches at the end, the last of which is closed here. Returns (updates read, updates left)."""
-    stop, small, loose = field(traces, t, BATCHES), field(traces, t, SMALL), field(traces, t, LOOSE)
-    table = matrix(field(traces, t, TABLE), stop, FIELDS)
-    first, total = first_to_unite(table, stop - small, stop, loose)
+def _replace(traces, t, callee, table, first, total):  # type: ignore[no-untyped-def]
+    """Make one batch of those from number `first` on, which have `total` updates; the last is closed here. Returns how
+    many updates are left; -1 if Python has to do it, which raises the error."""
     if _make(traces, t, callee, table, first, total, False) != 0:
-        set_field(traces, t, UNITES, 0)  # Python raises the error
-        set_field(traces, t, ATTENTION, CROWDED)
-        return 0, 0
-    set_field(traces, t, SORTED, total + (field(traces, t, SORTED) if field(traces, t, AT_REST) == 0 else 0))
+        set_field(traces, t, UNITES, 0)
+        set_field(traces, t, ATTENTION, CROWDED | MAY_MERGE)
+        return -1
     kept, count = field(traces, t, KEPT), field(traces, t, CLOSED)
     closed = matrix(field(traces, t, CLOSED_ROWS), CLOSED_SIZE, CLOSED_WORDS)
     begin, upper = max(first - kept, 0), cell(closed, count - 1, UPPER)
@@ -195,12 +200,54 @@ def _unite(traces, t, callee):  # type: ignore[no-untyped-def]
         drop(cell(closed, at, OWNER))
     set_field(traces, t, CLOSED, begin)
     set_field(traces, t, BATCHES, first)
-    set_field(traces, t, SMALL, small - (stop - first))
-    set_field(traces, t, LOOSE, loose - total)
+    small = loose = 0
+    while small < first and cell(table, first - 1 - small, UPDATES) < SMALL_UPDATES:
+        loose += cell(table, first - 1 - small, UPDATES)
+        small += 1
+    set_field(traces, t, SMALL, small)
+    set_field(traces, t, LOOSE, loose)
     left = field(traces, t, LEFT)
     if left > 0:
         _add(traces, t, lower, upper, follows)
+    return left
+
+
+@njit(cache=True)
+def _unite(traces, t, callee):  # type: ignore[no-untyped-def]
+    """Unite small batches at the end, the last of which is closed here. Returns (updates read, updates left)."""
+    stop, small, loose = field(traces, t, BATCHES), field(traces, t, SMALL), field(traces, t, LOOSE)
+    table = matrix(field(traces, t, TABLE), stop, FIELDS)
+    first, total = first_to_unite(table, stop - small, stop, loose)
+    left = _replace(traces, t, callee, table, first, total)
+    if left < 0:
+        return 0, 0
+    set_field(traces, t, SPENT, field(traces, t, SPENT) + SORTING * total)
     return total, left
+
+
+@njit(cache=True)
+def _merge_neighbours(traces, t, callee):  # type: ignore[no-untyped-def]
+    """Merge the newest batch, which is closed here and not small, with those before it while their sizes are within a
+    factor of two. Returns (updates read, updates left)."""
+    read = kept = 0
+    while field(traces, t, CLOSED) > 0:
+        stop = field(traces, t, BATCHES)
+        table = matrix(field(traces, t, TABLE), stop, FIELDS)
+        newer = cell(table, stop - 1, UPDATES)
+        if stop < 2 or newer < SMALL_UPDATES or cell(table, stop - 2, UPDATES) >= 2 * newer:
+            break
+        total = newer + cell(table, stop - 2, UPDATES)
+        most = min(AT_ONCE, AT_ONCE_EACH * field(traces, t, OWED))
+        if field(traces, t, UNITES) == 0 or stop - 2 < field(traces, t, BUSY) or total > most:
+            set_field(traces, t, ATTENTION, field(traces, t, ATTENTION) | MAY_MERGE)
+            break
+        left = _replace(traces, t, callee, table, stop - 2, total)
+        if left < 0:
+            break
+        set_field(traces, t, SPENT, field(traces, t, SPENT) + total)
+        read += total
+        kept += left
+    return read, kept
 
 
 @njit(cache=True)
@@ -210,7 +257,10 @@ def commit(traces, t, callee, lower, upper):  # type: ignore[no-untyped-def]
     left = field(traces, t, LEFT)
     set_field(traces, t, SINCE, field(traces, t, NEXT_SINCE))
     set_field(traces, t, CLOSES, field(traces, t, CLOSES) + 1)
-    set_field(traces, t, OWED, left + (field(traces, t, OWED) if field(traces, t, AT_REST) == 0 else 0))
+    if field(traces, t, AT_REST) != 0:
+        set_field(traces, t, OWED, 0)
+        set_field(traces, t, SPENT, 0)
+    set_field(traces, t, OWED, field(traces, t, OWED) + left)
     set_field(traces, t, NEWS, 1)
     read = kept = 0
     if left > 0:
@@ -221,6 +271,10 @@ def commit(traces, t, callee, lower, upper):  # type: ignore[no-untyped-def]
             read, kept = _unite(traces, t, callee)
         else:
             set_field(traces, t, ATTENTION, field(traces, t, ATTENTION) | CROWDED)
+    if left > 0:
+        more, still = _merge_neighbours(traces, t, callee)
+        read += more
+        kept += still
     if field(traces, t, AT_REST) == 0:
         if field(traces, t, CLOSES) >= FEW_CLOSES or field(traces, t, OWED) >= FEW_UPDATES:
             set_field(traces, t, ATTENTION, field(traces, t, ATTENTION) | DUE)

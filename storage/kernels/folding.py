@@ -13,7 +13,9 @@ from vernier.storage.kernels.consolidating import consolidate
 from vernier.storage.kernels.cursors import seek
 from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
 from vernier.storage.kernels.hashing import mix
+from vernier.storage.kernels.merging import merge_tries
 from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.single_step import close_step
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.tries import (
@@ -121,40 +123,6 @@ def compact_batches(table, first, rows, k, v, d, since, columns):  # type: ignor
     return consolidate(out, columns)
 
 
-@njit(cache=True)
-def compact_step(table, batch, k, v, d, since):  # type: ignore[no-untyped-def]
-    """Like `compact_batches` for a single step. It is sorted already and stays so, because rounds come before times.
-    O(rows)."""
-    n, address, width = cell(table, batch, KEYS), cell(table, batch, HASHES), 3 + k + v + d
-    at_time, last = 1 + k + v, width - 1
-    out = np.empty((n, width), np.int64)
-    count = 0
-    for i in range(n):
-        row = i * width
-        time = max(load(address, row + at_time), since)
-        same = count > 0
-        if same:
-            for c in range(last):
-                if cell(out, count - 1, c) != (time if c == at_time else load(address, row + c)):
-                    same = False
-                    break
-        if same:
-            total, wrapped = add_checked(cell(out, count - 1, last), load(address, row + last))
-            if wrapped:
-                return out[:0], OVERFLOW
-            put(out, count - 1, last, total)
-            continue
-        if count > 0 and cell(out, count - 1, last) == 0:
-            count -= 1
-        for c in range(width):
-            put(out, count, c, load(address, row + c))
-        put(out, count, at_time, time)
-        count += 1
-    if count > 0 and cell(out, count - 1, last) == 0:
-        count -= 1
-    return out[:count], 0
-
-
 @njit(cache=True, inline="always")
 def _before(table, batch, key):  # type: ignore[no-untyped-def]
     """The number of updates that a batch or step has before its key at position `key`; each row of a step counts as a
@@ -242,9 +210,12 @@ def close_batches(table, first, rows, k, v, d, since, columns, alike):  # type: 
     """The trie of the batches and steps table[first:] (`rows` in all), compacted to `since`: (columns and addresses as
     kernels.tries.pack returns them, number of updates, status). columns: those that sort keyed rows. alike: all entries
     are matrices and none of their times is after `since`. For at most MANY rows."""
-    if first == table.shape[0] - 1 and cell(table, first, FLAT) != 0:
-        left, status = compact_step(table, first, k, v, d, since)
-    elif alike:
+    last = table.shape[0] - 1
+    if first == last - 1 and cell(table, first, FLAT) == 0 and cell(table, last, FLAT) == 0:
+        return merge_tries(table[first], table[last], k, v, d, since)
+    if first == last and cell(table, first, FLAT) != 0:
+        return close_step(table[first], k, v, d, since)
+    if alike:
         left, status = fold_steps(table, first, rows, k, v, d, since)
         if status == 0:
             left, status = consolidate(left, columns)

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.fitting import fitted, room
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
@@ -23,6 +24,8 @@ from vernier.storage.kernels.tries import (
     ROUNDS,
     TIME_STRIDE,
     TIMES,
+    UPDATES,
+    VAL_COUNT,
     VAL_OFFSETS,
     VALS,
     offset,
@@ -63,6 +66,11 @@ def _compare_entries(a: np.ndarray, i: int, b: np.ndarray, j: int, d: int, since
 def _at(table: np.ndarray, field: int, stride: int, i: int) -> int:
     """The address of entry i of a column."""
     return word(table, field) + 8 * i * word(table, stride)
+
+
+@njit(cache=True, inline="always")
+def _time_of(table: np.ndarray, i: int) -> int:
+    return load(_at(table, TIMES, TIME_STRIDE, i), 0)
 
 
 @njit(cache=True, forceinline=True)
@@ -106,6 +114,26 @@ def _merge_entries(  # type: ignore[no-untyped-def]
         n += 1
     if n > first and word(diffs, n - 1) == 0:
         n -= 1
+    return n, False
+
+
+@njit(cache=True, inline="always")
+def _append_entries(a, h, stop, since, first, n, times, diffs):  # type: ignore[no-untyped-def]
+    """Write the entries [h, stop) of a val without rounds after those of it that begin at number `first`, all of which
+    are as early: (new n, wrapped)."""
+    for i in range(h, stop):
+        time, diff = max(load(_at(a, TIMES, TIME_STRIDE, i), 0), since), load(_at(a, DIFFS, DIFF_STRIDE, i), 0)
+        if n > first and word(times, n - 1) == time:
+            total, wrapped = add_checked(word(diffs, n - 1), diff)
+            if wrapped:
+                return n, True
+            put_word(diffs, n - 1, total)
+            continue
+        if n > first and word(diffs, n - 1) == 0:
+            n -= 1
+        put_word(times, n, time)
+        put_word(diffs, n, diff)
+        n += 1
     return n, False
 
 
@@ -200,6 +228,13 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
                 put_word(times, n, since)
                 put_word(diffs, n, total)
                 n += 1 if total != 0 else 0
+            elif d == 0 and (order != 0 or _time_of(a, stop_a - 1) <= max(_time_of(b, hb), since)):
+                # As it should be: the older trie has the earlier times.
+                n, wrapped = _append_entries(a, ha, stop_a, since, first, n, times, diffs)
+                n, more = _append_entries(b, hb, stop_b, since, first, n, times, diffs)
+                if wrapped or more:
+                    return OVERFLOW
+                n -= 1 if n > first and word(diffs, n - 1) == 0 else 0
             else:
                 n, wrapped = _merge_entries(a, ha, stop_a, b, hb, stop_b, d, since, n, times, rounds, diffs)
                 if wrapped:
@@ -301,3 +336,19 @@ def merge_piece(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-
             return _merge(a, b, 1, 1, 1, since, fuel, state, columns)
         return _merge(a, b, 1, 1, 0, since, fuel, state, columns)
     return _merge(a, b, k, v, d, since, fuel, state, columns)
+
+
+@njit(cache=True)
+def merge_tries(a, b, k, v, d, since):  # type: ignore[no-untyped-def]
+    """Merge the tries `a` and `b` (rows of addresses) as a whole: (columns and addresses as kernels.tries.pack returns
+    them, number of updates, status). O(updates)."""
+    keys, vals = word(a, KEYS) + word(b, KEYS), word(a, VAL_COUNT) + word(b, VAL_COUNT)
+    columns = room(k, v, d, keys, vals, word(a, UPDATES) + word(b, UPDATES))
+    state = np.zeros(STATE_WORDS, np.int64)
+    status = merge_piece(a, b, k, v, d, since, np.int64(2**62), state, columns)
+    n = state[OUT_UPDATES]
+    made = fitted(
+        columns, k, v, d, state[OUT_KEYS], state[OUT_VALS], n,
+        state[MANY_TIMES] == 1, state[MANY_ROUNDS] == 1, state[MANY_DIFFS] == 1,
+    )  # fmt: skip
+    return made, n, status

@@ -37,10 +37,11 @@ from vernier.storage.kernels.tries import FIELDS, describe_rows
 (LINK_ROWS, LINKS_SIZE, LINKS_OWNER, ARENA, ARENA_SIZE, ARENA_OWNER) = range(16, 22)
 (COLUMNS, COLUMNS_SIZE, LEFT, BATCH, BATCH_SIZE, BATCH_OWNER, ROW, ROW_OWNER) = range(22, 30)
 # For closing (closing.py): how much history the trace keeps (-1: none) and what its readers hold; how many of its
-# batches Python knows and what it does not; its small batches at the end; what its merges wait for.
+# batches Python knows and what it does not; its small batches at the end; what its merges wait for, and the fuel that
+# is spent; how many of the oldest batches are not merged here.
 (RETAIN, HELD, NEXT_SINCE, KEPT, CLOSED, CLOSED_ROWS, NEWS, ATTENTION) = range(30, 38)
-(SMALL, LOOSE, UNITES, AT_REST, CLOSES, OWED, SORTED) = range(38, 45)
-TRACE_WORDS = 45
+(SMALL, LOOSE, UNITES, AT_REST, CLOSES, OWED, SPENT, BUSY) = range(38, 46)
+TRACE_WORDS = 46
 
 FULL, LARGE, KEPT_FULL = 101, 102, 103
 """Statuses beside OVERFLOW: a table is full, a slice or an index is too large, the list of sealed steps is full."""

@@ -69,13 +69,37 @@ def describe_rows(rows: np.ndarray, k: int, v: int, table: np.ndarray, at: int) 
 
 
 @njit(cache=True)
+def lay_out(k, v, d, keys, vals, updates, times, rounds, diffs):  # type: ignore[no-untyped-def]
+    """Room for the columns of a trie, one after the other in one array: (the array, its columns by themselves). keys,
+    vals, updates: their numbers; times, rounds, diffs: how many there are, 1 for a constant column.
+
+    The columns are hashes[K], key words[K, k] (none for k < 2), key offsets[K + 1 or 0], vals[V, v], val offsets[V + 1
+    or 0], times[n or 1], rounds[n or 1, d], diffs[n or 1]. They share one array because each array that a kernel
+    returns costs as much time as five that it receives.
+    """
+    own = keys if k > 1 else 0
+    key_offsets, val_offsets = keys + 1 if keys != vals else 0, vals + 1 if vals != updates else 0
+    together = np.empty(keys + own * k + key_offsets + vals * v + val_offsets + times + rounds * d + diffs, np.int64)
+    at = keys + own * k
+    after = at + key_offsets + vals * v
+    last = after + val_offsets + times
+    return together, (
+        together[:keys],
+        together[keys:at].reshape((own, k)),
+        together[at : at + key_offsets],
+        together[at + key_offsets : after].reshape((vals, v)),
+        together[after : after + val_offsets],
+        together[after + val_offsets : last],
+        together[last : last + rounds * d].reshape((rounds, d)),
+        together[last + rounds * d :],
+    )
+
+
+@njit(cache=True)
 def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
     """The trie of sorted, consolidated keyed rows; constant columns and offsets that count 0, 1, 2 … are elided.
 
-    Returns its columns, one after the other in one array, and their row of addresses. The columns are hashes[K], key
-    words[K, k] (none for k < 2), key offsets[K + 1 or 0], vals[V, v], val offsets[V + 1 or 0], times[n or 1], rounds[n
-    or 1, d], diffs[n or 1]. They share one array because each array that a kernel returns costs as much time as five
-    that it receives.
+    Returns its columns in one array (`lay_out`) and their row of addresses.
     """
     n = rows.shape[0]
     nk, nv = 0, 0
@@ -99,27 +123,10 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
             nv += 1
             if start == 2:
                 nk += 1
-    own = nk if k > 1 else 0
     alone = min(n, 1)
     n_times, n_rounds, n_diffs = alone if same_time else n, alone if same_round else n, alone if same_diff else n
-    n_key_offsets, n_val_offsets = nk + 1 if nk != nv else 0, nv + 1 if nv != n else 0
-    size = nk + own * k + n_key_offsets + nv * v + n_val_offsets + n_times + n_rounds * d + n_diffs
-    columns = np.empty(size, np.int64)
-    at = nk
-    hashes = columns[:at]
-    keys = columns[at : at + own * k].reshape((own, k))
-    at += own * k
-    key_offsets = columns[at : at + n_key_offsets]
-    at += n_key_offsets
-    vals = columns[at : at + nv * v].reshape((nv, v))
-    at += nv * v
-    val_offsets = columns[at : at + n_val_offsets]
-    at += n_val_offsets
-    times = columns[at : at + n_times]
-    at += n_times
-    rounds = columns[at : at + n_rounds * d].reshape((n_rounds, d))
-    at += n_rounds * d
-    diffs = columns[at : at + n_diffs]
+    columns, parts = lay_out(k, v, d, nk, nv, n, n_times, n_rounds, n_diffs)
+    hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = parts
     nk, nv = 0, 0
     for i in range(n):
         if starts[i] == 2:

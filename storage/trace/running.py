@@ -6,7 +6,7 @@ After slices with many rows, or while merges run, `tend` lets traces go on mergi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,22 @@ _LARGE = 1 << 26
 
 class RunningTraces:
     """Traces, and their rows of words: int64[traces, TRACE_WORDS]. retains: how much history each trace keeps, None for
-    none. texts: whether its rows have long texts, whose contents unite with their batches, which Python does."""
+    none. texts: whether its rows have long texts, whose contents unite with their batches, which Python does. indexed:
+    the numbers of those with a prefix index, whose partial sums merges continue, in Python."""
 
     def __init__(
-        self, traces: Mapping[str, Trace], retains: Mapping[str, int | None], texts: Mapping[str, bool]
+        self,
+        traces: Mapping[str, Trace],
+        retains: Mapping[str, int | None],
+        texts: Mapping[str, bool],
+        indexed: Collection[int] = (),
     ) -> None:
         self.traces = list(traces.values())
         self.rows: Ints = np.zeros((len(self.traces), kernel.TRACE_WORDS), np.int64)
         self._lent: list[Lent | None] = [None] * len(self.traces)
         self._closed = [Closed(self.rows, number) for number in range(len(self.traces))]
         self._unites = [not texts[name] for name in traces]
+        self._merges = [number not in indexed for number in range(len(traces))]
         self._holds = -1
         words: Any = self.rows.reshape(-1)
         self._words = memoryview(words)  # reading and writing single words is faster than through numpy
@@ -70,7 +76,7 @@ class RunningTraces:
             self.rows[i], table, lent.index, lent.heads, lent.slots, lent.links, lent.arena, trace.columns
         )
         self._lent[i] = lent
-        trace.run_in(self._closed[i], self._unites[i])
+        trace.run_in(self._closed[i], self._unites[i], self._merges[i])
         return True
 
     def take_arrays(self) -> None:
@@ -109,4 +115,5 @@ class RunningTraces:
             attention = closed[kernel.ATTENTION]
             if attention:
                 closed[kernel.ATTENTION] = 0
-                trace.go_on(crowded=attention & closing.CROWDED != 0, large=attention & closing.MAY_MERGE != 0)
+                crowded, merges = attention & closing.CROWDED != 0, attention & closing.MAY_MERGE != 0
+                trace.go_on(crowded=crowded, fresh=crowded or merges)

@@ -5,14 +5,16 @@ them, which say how much they have seen. When the slice closes, its steps become
 sizes are within a factor of two merge, compacted to `since`. Merges are incremental. For each update that the slice
 added, and for each level of sizes, a close pays for `FUEL` updates of merging, plus `LEAST` more; the merge with the
 earliest deadline is served first. Readers use the two old batches until the new one is done; unfinished merges are not
-persisted. Small batches wait until there are more than `SMALL_BATCHES` of them; then those that are not much larger
-than what follows them become one. When they hold `2 * SMALL` updates, all do. So small slices do not merge at every
-close, and a close that adds next to nothing leaves the fuel to a later one (`FEW_CLOSES`).
+persisted. Neighbours that are not large, and not much more than what was added, merge at once, in the close that finds
+them (`AT_ONCE`), unless they have partial sums (storage/trace/prefix_index.py). Small batches wait until there are more
+than `SMALL_BATCHES` of them; then those that are not much larger than what follows them become one. When they hold
+`2 * SMALL` updates, all do. So small slices do not merge at every close, and a close that adds next to nothing leaves
+the fuel to a later one (`FEW_CLOSES`).
 
 *Close times are even*: an update goes through little more than one merge per level, and `FUEL` is more than that. What
 a close pays for therefore nearly always depends on its own updates and not on how many merges coincide. Closing a slice
-costs one sort of its steps plus the fuel; occasional sorts of small batches (fewer than `3 * SMALL` rows) are charged
-to the fuel.
+costs one sort of its steps plus the fuel; merges at once and occasional sorts of small batches (fewer than `3 * SMALL`
+rows) are charged to the fuel.
 
 *Merges keep up*: a merge of older a and newer b updates, a < 2 b, is due when b more updates have arrived after it,
 that is before the updates waiting to merge with its result outnumber its newer half. A close pays for more than its
@@ -38,7 +40,16 @@ import numpy as np
 
 from vernier.storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from vernier.storage.kernels import running_traces, tries
-from vernier.storage.kernels.closing import FEW_CLOSES, FEW_UPDATES, SMALL_BATCHES, SMALL_UPDATES, first_to_unite
+from vernier.storage.kernels.closing import (
+    AT_ONCE,
+    AT_ONCE_EACH,
+    FEW_CLOSES,
+    FEW_UPDATES,
+    SMALL_BATCHES,
+    SMALL_UPDATES,
+    SORTING,
+    first_to_unite,
+)
 from vernier.storage.kernels.folding import MANY, close_batches, close_steps
 from vernier.storage.time.antichain import Antichain
 from vernier.storage.trace.batch import Batch, keyed_columns, owing_of
@@ -58,9 +69,6 @@ LEAST = 1 << 9
 """Updates that merges advance whenever they go on, so that they finish even if no updates arrive."""
 SMALL = SMALL_UPDATES
 """A batch with fewer updates than this is small."""
-_SORTING = 3
-"""The fuel charged for each update that is sorted with small batches: at least this many updates could be merged in
-that time."""
 LARGE = 1 << 17
 """From this number of rows on, a load keeps a step as a trie."""
 _FOLDED = 1 << 20
@@ -95,9 +103,10 @@ class Trace:
     """
 
     __slots__ = (
-        "_added", "_addresses", "_at_rest", "_batches", "_closes", "_interval", "_loose", "_owed", "_packed", "_sealed",
-        "_since", "_small", "_sorted", "_table", "_tries", "columns", "cuts", "depth", "histories", "kept", "key_width",
-        "loads", "merged", "merges", "name", "number", "readers", "replaced", "running", "spent", "steps", "val_width",
+        "_added", "_addresses", "_at_rest", "_batches", "_charged", "_closes", "_interval", "_loose", "_owed",
+        "_packed", "_sealed", "_since", "_small", "_table", "_tries", "columns", "cuts", "depth", "histories", "kept",
+        "key_width", "loads", "merged", "merges", "name", "number", "readers", "replaced", "running", "spent",
+        "steps", "val_width",
     )  # fmt: skip
 
     def __init__(self, name: str, key_width: int, val_width: int, depth: int, since: int = MIN_TIME) -> None:
@@ -108,7 +117,7 @@ class Trace:
         self.merges: list[Merge] = []
         self.readers, self.cuts = Holds(1 + depth), Holds(1)
         self._since = since
-        self._closes = self._owed = self._sorted = 0
+        self._closes = self._owed = self._charged = 0
         self.merged = self.kept = self.spent = self._added = self.replaced = 0
         self._interval = (MIN_TIME, MIN_TIME)
         self._table = np.zeros((8, tries.FIELDS), np.int64)
@@ -138,8 +147,9 @@ class Trace:
         self._stop_running()
         self._since = since
 
-    def run_in(self, closed: Closed, unites: bool) -> None:
-        """Let a kernel close this trace's slices. unites: whether it may unite small batches."""
+    def run_in(self, closed: Closed, unites: bool, merges: bool) -> None:
+        """Let a kernel close this trace's slices. unites: whether it may unite small batches; merges: whether it may
+        merge larger ones, too."""
         self._stop_running()
         held = self.readers.earliest
         closed[running_traces.SINCE] = self._since
@@ -149,7 +159,9 @@ class Trace:
         closed[running_traces.UNITES] = unites and self.cuts.earliest is None
         closed[running_traces.AT_REST] = self._at_rest
         closed[running_traces.CLOSES], closed[running_traces.OWED] = self._closes, self._owed
-        closed[running_traces.SORTED] = self._sorted
+        closed[running_traces.SPENT] = self._charged
+        busy = (1 + at for at, batch in enumerate(self._batches) if self._busy(batch))
+        closed[running_traces.BUSY] = max(busy, default=0) if merges else CLOSED
         self.running = closed
 
     def _take_news(self, closed: Closed) -> None:
@@ -162,7 +174,7 @@ class Trace:
         self._since = closed[running_traces.SINCE]
         self._small, self._loose = closed[running_traces.SMALL], closed[running_traces.LOOSE]
         self._closes, self._owed = closed[running_traces.CLOSES], closed[running_traces.OWED]
-        self._sorted = closed[running_traces.SORTED]
+        self._charged = closed[running_traces.SPENT]
 
     def _stop_running(self) -> None:
         """Take over what a kernel has closed; before the trace changes otherwise."""
@@ -178,7 +190,7 @@ class Trace:
         copy.readers, copy.cuts, copy.histories = self.readers, self.cuts, self.histories
         copy.replace(self.batches)
         copy._at_rest, copy._added = self._at_rest, self._added
-        copy._closes, copy._owed, copy._sorted = self._closes, self._owed, self._sorted
+        copy._closes, copy._owed, copy._charged = self._closes, self._owed, self._charged
         return copy
 
     def replace(self, batches: list[Batch]) -> None:
@@ -361,24 +373,27 @@ class Trace:
             self._small = self._small + 1 if small else 0
             self._loose = self._loose + added if small else 0
         self._closes += 1
-        self._owed = added if self._at_rest else self._owed + added
-        self.go_on(crowded=self._crowded, large=added >= SMALL)
+        if self._at_rest:
+            self._owed = self._charged = 0
+        self._owed += added
+        self.go_on(crowded=self._crowded, fresh=fresh is not None)
 
-    def go_on(self, *, crowded: bool, large: bool) -> None:
-        """After a slice: unite small batches, and continue merging if it is time to. crowded: there are many small
-        batches; large: the newest batch is not small. Raises DiffOverflow."""
+    def go_on(self, *, crowded: bool, fresh: bool) -> None:
+        """After a slice: unite small batches, merge what merges at once, and continue other merges if it is time to.
+        crowded: there are many small batches; fresh: the newest batch may merge. Raises DiffOverflow."""
         self._stop_running()
-        batches = list(self._batches)
-        if crowded and self._unite_small(batches):
-            large = large or (len(batches) > 0 and batches[-1].updates >= SMALL)
-            at_rest = self._at_rest
-            self.replace(batches)
-            self._at_rest = at_rest and not large
-        if large or not (self._at_rest or (self._closes < FEW_CLOSES and self._owed < FEW_UPDATES)):
+        at_rest = self._at_rest
+        if crowded:
+            self._unite_small()
+        while fresh and self._merge_newest():
+            pass
+        self._at_rest = at_rest
+        begins = fresh and len(self._batches) > 1 and _alike(*self._batches[-2:])
+        if begins or not (self._at_rest or (self._closes < FEW_CLOSES and self._owed < FEW_UPDATES)):
             batches, added = list(self.batches), self._owed
             self._closes = self._owed = 0
             self._merge(batches, added)
-            self._sorted = 0
+            self._charged = 0
             self.replace(batches)
             self._at_rest = not self.merges and self.cuts.earliest is None
 
@@ -405,14 +420,30 @@ class Trace:
         """Whether there are too many small batches at the end, or they are no longer small together."""
         return self._small > SMALL_BATCHES or (self._small > 1 and self._loose >= 2 * SMALL)
 
-    def _unite_small(self, batches: list[Batch]) -> bool:
-        """Merge small batches at the end into one, those that `first_to_unite` says, if nothing holds them. Returns
-        whether it has."""
-        stop, cut = len(batches), self.cuts.earliest
-        if self._busy(*batches[-self._small :]) or (cut is not None and batches[-1].upper > cut):
+    def _unite_small(self) -> None:
+        """Make one of the small batches at the end, those that `first_to_unite` says, if nothing holds them."""
+        stop = len(self._batches)
+        if not self._held(*self._batches[-self._small :]):
+            first, updates = first_to_unite(self._table, stop - self._small, stop, self._loose)
+            self._unite(first, updates)
+            self._charged += SORTING * updates
+
+    def _merge_newest(self) -> bool:
+        """Merge the two newest batches at once, if they are to merge and have few updates. Returns whether it has."""
+        pair = self._batches[-2:]
+        updates = sum(batch.updates for batch in pair)
+        if len(pair) < 2 or not _alike(*pair) or updates > min(AT_ONCE, AT_ONCE_EACH * self._owed):
             return False
-        first, updates = first_to_unite(self._table, stop - self._small, stop, self._loose)
-        parts = batches[first:]
+        # The partial sums of a prefix index are those of a merge in pieces.
+        if self._held(*pair) or pair[0].sums or pair[1].sums:
+            return False
+        self._unite(len(self._batches) - 2, updates)
+        self._charged += updates
+        return True
+
+    def _unite(self, first: int, updates: int) -> None:
+        """Replace the batches from number `first` on, which have this many updates, by one."""
+        parts = self._batches[first:]
         united = self._united(first, updates, parts[0].lower, parts[-1].upper)
         if united is not None:
             united.owing = owing_of(parts)
@@ -421,16 +452,19 @@ class Trace:
         self.merged += updates
         self.kept += 0 if united is None else united.updates
         self.spent += updates
-        self._sorted = updates if self._at_rest else self._sorted + updates
-        batches[first:] = [] if united is None else [united]
-        return True
+        self.replace([*self._batches[:first], *([] if united is None else [united])])
+
+    def _held(self, *batches: Batch) -> bool:
+        """Whether one of these adjacent batches is being merged, or a reader holds a cut before their end."""
+        cut = self.cuts.earliest
+        return self._busy(*batches) or (cut is not None and batches[-1].upper > cut)
 
     def _merge(self, batches: list[Batch], added: int) -> None:
         """Begin the merges of `batches` that can begin, and spend the fuel on running merges, earliest deadline first.
         added: updates that slices have added since the last time."""
         self._added += added
         self._begin(batches)
-        fuel = self._fuel(batches, added) - _SORTING * self._sorted
+        fuel = self._fuel(batches, added) - self._charged
         while self.merges:
             merge = min(self.merges, key=lambda merge: (not merge.done, merge.due))
             if fuel <= 0 and not merge.done:
@@ -450,11 +484,8 @@ class Trace:
 
     def _begin(self, batches: list[Batch]) -> None:
         """Begin merges of neighbours whose sizes are within a factor of two."""
-        cut = self.cuts.earliest
         for older, newer in itertools.pairwise(batches):
-            if newer.updates < SMALL or older.updates >= 2 * newer.updates or (cut is not None and newer.upper > cut):
-                continue
-            if not self._busy(older, newer):
+            if _alike(older, newer) and not self._held(older, newer):
                 self.merges.append(Merge(older, newer, self.since, due=self._added + newer.updates))
 
     def _fuel(self, batches: list[Batch], added: int) -> int:
@@ -496,3 +527,8 @@ class Trace:
         if status != 0:
             raise DiffOverflow(operation=f"addition in {self.name}")
         return batch if left else None
+
+
+def _alike(older: Batch, newer: Batch) -> bool:
+    """Whether neighbours are to merge: their sizes are within a factor of two, and the newer one is not small."""
+    return newer.updates >= SMALL and older.updates < 2 * newer.updates

@@ -18,7 +18,7 @@ from vernier.operators.engine.local import LocalEngine
 from vernier.operators.engine.program import program_of
 from vernier.operators.engine.worker import Worker, WorkerState
 from vernier.operators.failures import AggregateOverflow, LoopDidNotSettle
-from vernier.operators.kernels.runs import ROUNDS, STEPS_DONE
+from vernier.operators.kernels.runs import NOTED, ROUNDS, STEPS_DONE
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.kernels.tries import UPDATES
 from vernier.storage.time.antichain import Antichain
@@ -105,10 +105,17 @@ def test_a_path_is_longer_than_the_tables() -> None:
 def test_more_rounds_than_the_kernel_counts() -> None:
     long = ROUNDS + 20
     engine = engine_of(program("reach"))
+    interpreter = engine.workers[0].interpreter
+    assert interpreter is not None
+    # What is behind the rounds that it counts stays as it is.
+    interpreter._noted = np.zeros(ROUNDS + 4, np.int64)
+    interpreter._noted[ROUNDS:] = 7
+    interpreter._run[NOTED] = interpreter._noted.ctypes.data
     path = np.array([[node, node + 1, 0, 1] for node in range(long)], np.int64)
     first = {"edges": Updates(path, 2, 0), "roots": Updates.of(np.zeros((1, 1), np.int64), 0, 1)}
     rows = engine.run_epoch(MIN_TIME, 1, first)["answer"].data
     assert rows[:, 1].tolist() == list(range(long + 1))
+    assert interpreter._noted[ROUNDS:].tolist() == [7] * 4
 
 
 def test_a_sum_that_overflows_raises_as_step_by_step() -> None:
@@ -159,7 +166,8 @@ def test_all_memory_is_given_back() -> None:
     assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free
 
 
-def test_traces_that_a_kernel_closes_are_those_of_step_by_step() -> None:
+@pytest.mark.parametrize(("keys", "large"), [(300, 700), (100_000, 2_000)])
+def test_traces_that_a_kernel_closes_are_those_of_step_by_step(keys: int, large: int) -> None:
     choose = np.random.default_rng(3)
     app = edges_app(lambda edges: edges.group_by("src").agg(total=vn.sum("dst"), n=vn.count()))
     engines = [engine_of(app, interpret=interpret) for interpret in (True, False)]
@@ -167,8 +175,8 @@ def test_traces_that_a_kernel_closes_are_those_of_step_by_step() -> None:
     kept: tuple[int, list[WorkerState]] = 0, []
     forks = 0
     for at in range(700):
-        size = int(choose.choice([1, 1, 2, 3, 40, 700], p=[0.5, 0.2, 0.1, 0.1, 0.09, 0.01]))
-        rows = np.column_stack((choose.integers(0, 300, size), choose.integers(0, 9, size)))
+        size = int(choose.choice([1, 1, 2, 3, 40, large], p=[0.46, 0.2, 0.1, 0.1, 0.09, 0.05]))
+        rows = np.column_stack((choose.integers(0, keys, size), choose.integers(0, 9, size)))
         updates = {"edges": Updates.of(rows, 10 * at + choose.integers(0, 10, size), choose.choice([1, 1, -1], size))}
         found = [engine.run_epoch(10 * at, 10 * at + 10, updates)["answer"].data.tolist() for engine in engines]
         assert found[0] == found[1]
@@ -198,6 +206,10 @@ def test_traces_that_a_kernel_closes_are_those_of_step_by_step() -> None:
                 assert trace.settled[:, UPDATES].tolist() == [batch.updates for batch in trace.batches]
     assert interpreted(engines[0]) == 700
     assert forks > 5
+    worker = engines[0].workers[0]
+    assert worker.interpreter is not None
+    # Most merges are done at once, where Python does not see them.
+    assert worker.interpreter.merged[0] > 10 * large
 
 
 def described(trace: Trace) -> list[Any]:

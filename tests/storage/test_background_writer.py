@@ -30,6 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "IN_BACKGROUND", 60)
     monkeypatch.setattr(trace_module, "LEAST", 0)
     monkeypatch.setattr(trace_module, "SMALL", 1)
+    monkeypatch.setattr(trace_module, "AT_ONCE", 0)
 
 
 class Life:

@@ -78,6 +78,18 @@ def test_sources_are_followed_through_imports() -> None:
     assert {"operators/kernels/reducing.py", "storage/kernels/sorting.py", "storage/kernels/status.py"} <= names
 
 
+def test_files_that_are_imported_as_such_are_followed(tmp_path: Path) -> None:
+    root = Path(vernier.storage.kernels.cache.__file__).parents[2]
+    found = vernier.storage.kernels.cache.kernel_sources(root / "operators" / "kernels" / "interpreting.py")
+    assert {"steps.py", "reductions.py", "group_steps.py"} <= {path.name for path in found}
+    one = tmp_path / "one.py"
+    one.write_text(
+        "from vernier.storage.kernels import (\n    tries,\n    held as kept,\n)\nimport vernier.storage.kernels.wide\n"
+    )
+    names = {path.name for path in vernier.storage.kernels.cache.kernel_sources(one)}
+    assert {"one.py", "tries.py", "held.py", "wide.py", "pointers.py"} <= names
+
+
 def test_kernels_import_kernels_alone() -> None:
     # What else a kernel imported would be compiled into it, unseen by the stamp.
     root = Path(vernier.storage.kernels.cache.__file__).parents[2]

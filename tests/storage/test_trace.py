@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.storage.merging import merge_batches
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.kernels.hashing import key_rows
+from vernier.storage.kernels.merging import merge_tries
 from vernier.storage.trace import spine as trace_module
 from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.trace.merge import Merge
@@ -27,7 +28,9 @@ Fact = tuple[int, int, int]
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merges get nothing but what the slices pay, and small batches do not wait."""
+    """Merges get nothing but what slices pay, at each close; none is done at once, and small batches do not wait."""
+    monkeypatch.setattr(trace_module, "AT_ONCE", 0)
+    monkeypatch.setattr(trace_module, "FEW_UPDATES", 0)
     monkeypatch.setattr(trace_module, "LEAST", 0)
     monkeypatch.setattr(trace_module, "SMALL", 1)
 
@@ -201,6 +204,28 @@ def test_a_merge_is_the_same_in_pieces_of_any_size(
         name: array.tolist() for name, array in wanted.arrays().items()
     }
     assert (merged.lower, merged.upper, merged.updates) == (0, 10, wanted.updates)
+    (together, address), updates, status = merge_tries(older.address, newer.address, k, v, d, since)
+    whole = Batch(k, v, d, updates, 0, 10, 5, together, address)
+    assert status == 0
+    assert {name: array.tolist() for name, array in whole.arrays().items()} == {
+        name: array.tolist() for name, array in wanted.arrays().items()
+    }
+
+
+@given(pairs(), st.integers(-1, 6))
+def test_a_step_closes_as_its_rows_do(case: tuple[int, int, int, list[Updates]], since: int) -> None:
+    k, v, d, (one, _) = case
+    trace = Trace("t", k, v, d, -1)
+    trace.seal(keyed_rows(one, k), 0, 5)
+    trace.close_slice(since)
+    data = one.data.copy()
+    data[:, k + v] = np.maximum(data[:, k + v], since)
+    wanted = Batch.build(Updates(data, k + v, d), k, 0, 5, since)
+    assert [batch.arrays().keys() for batch in trace.batches] == [wanted.arrays().keys()] * (wanted.updates > 0)
+    for batch in trace.batches:
+        assert {name: array.tolist() for name, array in batch.arrays().items()} == {
+            name: array.tolist() for name, array in wanted.arrays().items()
+        }
 
 
 counts = st.dictionaries(st.integers(0, 30), st.sampled_from((-2, -1, 1, 2, 2**62)), max_size=25)
