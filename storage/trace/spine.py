@@ -71,6 +71,8 @@ SMALL = SMALL_UPDATES
 """A batch with fewer updates than this is small."""
 LARGE = 1 << 17
 """From this number of rows on, a load keeps a step as a trie."""
+_ONE_PASS = 1 << 20
+"""Up to this number of rows, a step becomes a trie in one pass, which takes as much memory again."""
 _FOLDED = 1 << 20
 """Up to this number of rows, steps are summed by hash; beyond the processor's caches a sort is as fast."""
 
@@ -518,7 +520,8 @@ class Trace:
         """
         shape, interval = (self.key_width, self.val_width, self.depth), (lower, upper, self.since)
         parts = self._table[: self.mark], first, updates, *shape, self.since, self.columns
-        if updates > MANY and self.key_width > 0 and not alike:
+        in_one_pass = alike or (first == self.mark - 1 and updates <= _ONE_PASS and self._table[first, tries.FLAT])
+        if updates > MANY and self.key_width > 0 and not in_one_pass:
             columns, left, status = close_steps(*parts)
             batch = Batch.of_columns(columns, shape, left, *interval)
         else:
