@@ -74,7 +74,7 @@ class Context:
     def plan(self) -> dict[str, Any] | None:
         """The service's explanation of its program; None if there is no readable plan file."""
         try:
-            plan: dict[str, Any] = msgspec.json.decode(self.follower.reader.files.get(_PLAN_FILE))
+            plan: dict[str, Any] = msgspec.json.decode(self.follower.files.get(_PLAN_FILE))
         except (StorageError, msgspec.DecodeError):
             return None
         return plan

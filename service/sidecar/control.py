@@ -48,7 +48,7 @@ Wait = Annotated[int, Query(ge=0, description="How long to wait until it is done
 def router(context: Context) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["control"])
-    files = context.follower.reader.files
+    files = context.follower.files
 
     async def found(desired: Desired | None) -> dict[str, Any]:
         return describe(desired, await asyncio.to_thread(control.observed, files))

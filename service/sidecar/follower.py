@@ -9,6 +9,7 @@ import threading
 import time
 
 from vernier.service.sidecar.problems import NoEpoch, Unreadable
+from vernier.service.sidecar.prompt_files import promptly
 from vernier.service.views.snapshot_reader import Reader, Snapshot
 from vernier.storage.errors import Damaged
 from vernier.storage.threads import Loop, Threads
@@ -17,10 +18,12 @@ _log = logging.getLogger("vernier.sidecar")
 
 
 class Follower:
-    """Polls a reader every few milliseconds. Any thread may read `snapshot` and `failure`."""
+    """Polls a reader every few milliseconds. Any thread may read `snapshot` and `failure`. files: those of the state,
+    for requests: a store that does not answer does not make them wait."""
 
     def __init__(self, reader: Reader, poll_ms: float) -> None:
         self.reader = reader
+        self.files = promptly(reader.files)
         self._pause = poll_ms / 1000
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh = asyncio.Event()

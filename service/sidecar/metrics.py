@@ -89,9 +89,9 @@ class _Committed(Collector):
                 yield family
         state = GaugeMetricFamily(f"{PREFIX}dataflow_state", "1 for the current state.", labels=("dataflow", "state"))
         stalled = self.context.stale_ms(snapshot) > self.context.options.stale_after_ms
-        found = trouble.read(self.context.follower.reader.files)
+        found = trouble.read(self.context.follower.files)
         now = "stalled" if stalled else "running"
-        observed = intake.observed(self.context.follower.reader.files)
+        observed = intake.observed(self.context.follower.files)
         if not observed.open:
             now = "paused"
         elif found is not None:
@@ -101,7 +101,7 @@ class _Committed(Collector):
         for name in ("running", "draining", "paused", "stalled", "failing", "stopped"):
             state.add_metric((snapshot.manifest.app, name), float(name == now))
         yield state
-        filling = change.FILE.read(self.context.follower.reader.files)
+        filling = change.FILE.read(self.context.follower.files)
         if filling is not None:
             rows = GaugeMetricFamily(
                 f"{PREFIX}change_rows",
@@ -143,7 +143,7 @@ class _Committed(Collector):
 
     def _published(self, snapshot: Snapshot) -> dict[str, dict[Labels, float]]:
         """Metrics of the sinks, from the publisher's status file."""
-        found = publisher.read(self.context.follower.reader.files)
+        found = publisher.read(self.context.follower.files)
         if found is None:
             return {}
         frontiers = {

@@ -32,17 +32,20 @@ def laggards(
     observed: Observed | None = None,
     damage: Iterable[Damaged] = (),
     free_bytes: int | None = None,
+    silent_s: float = 0.0,
 ) -> list[dict[str, Any]]:
     """The reasons why the answers are not current, each as {laggard, why}; empty if all is well.
 
     observed: the driver's observed state of the intake. damage: damaged files of the state. free_bytes: free space for
-    the state, if known. The pipeline lags if it commits nothing (it commits on every heartbeat, with or without input).
-    A source lags if many of its messages are unread. With the event clock a quiet source holds the frontier back by
-    design, so that alone is not lag, unless updates wait because of it.
+    the state, if known. silent_s: for how long its store has not answered. The pipeline lags if it commits nothing (it
+    commits on every heartbeat, with or without input). A source lags if many of its messages are unread. With the event
+    clock a quiet source holds the frontier back by design, so that alone is not lag, unless updates wait because of it.
     """
     reasons = [{"laggard": f"file {damaged_file(one)}", "why": about_damage(one)} for one in damage]
     if failure is not None:
         reasons.append({"laggard": "sidecar", "why": failure})
+    if silent_s > 0:
+        reasons.append({"laggard": "state", "why": f"{options.state} has not answered for {silent_s:.1f} s"})
     if trouble is not None:
         reasons.append({"laggard": "program" if trouble.program else "pipeline", "why": trouble.describe()})
     if free_bytes is not None and free_bytes < FULL_BYTES:

@@ -42,7 +42,7 @@ Workers = Annotated[int, Query(ge=1, le=MOST, description="How many workers the 
 def router(context: Context) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["control"])
-    files = context.follower.reader.files
+    files = context.follower.files
 
     async def found() -> dict[str, Any]:
         desired = await asyncio.to_thread(status.DESIRED.read, files)

@@ -21,6 +21,7 @@ from vernier.service.sidecar import schemas, statusschemas
 from vernier.service.sidecar.context import Context, frontier_list
 from vernier.service.sidecar.guard import GIVEN
 from vernier.service.sidecar.problems import Problem, about_damage, problem_response
+from vernier.service.sidecar.prompt_files import silent_s
 from vernier.service.sidecar.readiness import laggards
 from vernier.service.sidecar.replies import reply
 from vernier.service.status import change, intake, publisher, trouble
@@ -45,7 +46,7 @@ def router(context: Context) -> APIRouter:
     @routes.get("/readyz", summary="Every view is caught up", tags=["health"], responses=statusschemas.readyz)
     async def readyz(request: Request) -> Response:
         snapshot = follower.snapshot
-        files = follower.reader.files
+        files = follower.files
         found, observed = trouble.read(files), intake.observed(files)
         damage, problem = list(follower.reader.damage.values()), follower.reader.problem
         if isinstance(problem, Damaged):
@@ -59,6 +60,7 @@ def router(context: Context) -> APIRouter:
             observed,
             damage,
             context.free_bytes(),
+            silent_s(files),
         )
         if request.scope.get(GIVEN) == "none":
             # The reasons can contain rows, which a request without a token may not read.
@@ -86,7 +88,7 @@ def router(context: Context) -> APIRouter:
             "app": snapshot.manifest.app,
             "epoch": snapshot.manifest.epoch,
             "stale_ms": context.stale_ms(snapshot),
-            "change": change.described(follower.reader.files),
+            "change": change.described(follower.files),
         })  # fmt: skip
 
     @routes.get(
@@ -139,7 +141,7 @@ def router(context: Context) -> APIRouter:
         return reply({
             "epochs": [_epoch(note) for note in notes],
             "stale_ms": context.stale_ms(snapshot),
-            "change": change.described(follower.reader.files),
+            "change": change.described(follower.files),
         })  # fmt: skip
 
     @routes.get("/v1/sources", summary="Sources with partitions, offsets, counts", responses=statusschemas.sources)
@@ -152,7 +154,7 @@ def router(context: Context) -> APIRouter:
     )
     async def sinks() -> Response:
         snapshot = follower.require()
-        found = publisher.read(follower.reader.files)
+        found = publisher.read(follower.files)
         if found is None:
             return reply({"sinks": {}, "behind_epochs": None, "problem": None})
         return reply({

@@ -1,16 +1,24 @@
 """State in an object store, as everything that reads it sees it: the reader, the sidecar, the command line."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import boto3
 import httpx
 import pytest
+from botocore.exceptions import BotoCoreError
 
+from tests.live.service import free_port, wait_for
 from tests.sidecar.builder import StateBuilder, row_type
 from tests.sidecar.process import running
-from tests.storage.s3 import BUCKET, s3_server
+from tests.storage.s3 import BUCKET, KEYS, s3_server
 from vernier.service.cli.main import run
 from vernier.service.views.snapshot_reader import Reader
 from vernier.storage.blob.location import BlobLocation
@@ -62,3 +70,61 @@ def test_readers_follow_a_state_in_s3(place: BlobLocation, tmp_path: Path, capsy
     assert capsys.readouterr().out.startswith("removed 1 epochs")
     assert run(["state", "list", f"s3://{BUCKET}/nothing"]) == 1
     assert "holds no epoch yet" in capsys.readouterr().err
+
+
+def test_a_store_that_does_not_answer_keeps_nobody_waiting(tmp_path: Path) -> None:
+    with s3_process() as server:
+        place = BlobLocation(f"s3://{BUCKET}/{uuid.uuid4().hex}", str(tmp_path / "cache"), 1 << 20)
+        builder = StateBuilder(tmp_path, VIEWS, place=place)
+        builder.commit(10, {"reach": [((node,), node, 1) for node in range(5)]})
+        with running(place, "--cache", str(tmp_path / "other")) as sidecar, httpx.Client(trust_env=False) as client:
+
+            def asked(path: str) -> httpx.Response:
+                return client.get(f"{sidecar.url}{path}", timeout=3)
+
+            assert asked("/v1/views/reach").json()["rows"]
+            assert asked("/v1/frontiers").status_code == 200
+            server.send_signal(signal.SIGSTOP)
+            try:
+                for _ in range(3):
+                    for path in ("/readyz", "/v1/views/reach", "/v1/frontiers", "/healthz", "/metrics", "/v1/dataflow"):
+                        asked(path)
+                ready = asked("/readyz")
+                assert ready.status_code == 503
+                assert any("has not answered for" in one["why"] for one in ready.json()["laggards"])
+                assert asked("/v1/views/reach").json()["rows"]
+            finally:
+                server.send_signal(signal.SIGCONT)
+            said = ""
+            for _ in range(100):
+                said = asked("/readyz").text
+                if "has not answered" not in said:
+                    break
+                time.sleep(0.1)
+            assert "has not answered" not in said
+        builder.close()
+
+
+@contextmanager
+def s3_process() -> Iterator[subprocess.Popen[bytes]]:
+    """An S3 server in a process of its own, and the environment of its clients."""
+    port, before = free_port(), dict(os.environ)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL
+    )
+    try:
+        os.environ.update(KEYS | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"})
+        wait_for("the S3 server", lambda: _made(), 60)
+        yield server
+    finally:
+        server.kill()
+        server.wait()
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _made() -> bool:
+    with suppress(BotoCoreError):
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        return True
+    return False
