@@ -1,8 +1,8 @@
 """Files of a state in an object store, for the event loop: a store that does not answer makes no request wait for long.
 
 Small files tell readers what the driver waits for, what it was asked to do, where it publishes. Requests read them on
-the event loop. A read that takes longer than `WAIT_SECONDS` goes on in its thread; until it ends, whoever asks for that
-file gets what it contained the last time, at once, and `silent_s` says for how long the store has not answered.
+the event loop. A read that takes longer than `WAIT_SECONDS` goes on in its thread; until it ends, requests for that
+file get what it contained the last time, at once, and `silent_s` says for how long the store has not answered.
 """
 
 from __future__ import annotations
