@@ -19,6 +19,7 @@ from vernier.storage.errors import FileFailed
 from vernier.storage.threads import Threads
 
 WAIT_SECONDS = 0.5
+"""How long a request waits for a file."""
 
 
 class PromptFiles:
@@ -46,33 +47,31 @@ class PromptFiles:
         """A file's bytes; if the store does not answer, those of the last time. Raises FileMissing, and FileFailed if
         there are none."""
         with self._lock:
-            pending = name in self._reading
-            if not pending:
-                self._reading[name] = time.monotonic(), Future()
-                self._threads.start("prompt-files", lambda _stopping: self._read(name), again=False)
+            if name not in self._reading:
+                fresh: Future[bytes] = Future()
+                self._reading[name] = time.monotonic(), fresh
+                self._threads.start("prompt-files", lambda _stopping: self._read(name, fresh), again=False)
             began, reading = self._reading[name]
             known = self._known.get(name)
         try:
-            left = began + WAIT_SECONDS - time.monotonic()
-            return reading.result(max(0.0, left))
+            return reading.result(max(0.0, began + WAIT_SECONDS - time.monotonic()))
         except NotYet:
             if known is not None:
                 return known.result()
-            took = time.monotonic() - began
-            reason = f"no answer for {took:.1f} s"
+            reason = f"no answer for {time.monotonic() - began:.1f} s"
             raise FileFailed(operation="read", name=name, where=self._blob.where, reason=reason) from None
 
-    def _read(self, name: str) -> None:
+    def _read(self, name: str, reading: Future[bytes]) -> None:
         """Read a file in a thread, and let those go on who wait for it."""
-        with self._lock:
-            reading = self._reading[name][1]
         try:
             reading.set_result(self._blob.get(name))
         except BaseException as error:
             reading.set_exception(error)
         with self._lock:
             del self._reading[name]
-            self._known[name] = reading
+            # A read that the store has not answered says nothing of the file; that it is missing is an answer.
+            if not isinstance(reading.exception(), FileFailed):
+                self._known[name] = reading
 
 
 def promptly(blob: Blob) -> Blob:
