@@ -187,7 +187,7 @@ def combine_rows(data, k, gates, counted):  # type: ignore[no-untyped-def]
         if some >= rows:
             put(totals, group, _COPIES, -1)
             continue
-        copy_rows(made, some, out, count)
+        copy_rows(made, 0, some, out, count)
         count += some
     for i in range(n):
         if cell(totals, word(group_of, i), _COPIES) < 0:

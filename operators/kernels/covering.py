@@ -186,7 +186,7 @@ def _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggr
 
 @njit(cache=True)
 def cover_keys(  # type: ignore[no-untyped-def]
-    keyed, k, fresh, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation, heads, slots, index
+    keyed, k, fresh, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation, heads, slots, index, leading
 ):
     """Corrections and further visits of q keys at round `now`.
 
@@ -195,7 +195,8 @@ def cover_keys(  # type: ignore[no-untyped-def]
     output. Otherwise no earlier output is read: covers of keys are kept from round to round (kernels/covers.py) in
     `outputs`, a matrix of the same width, which the call may replace by a larger one. heads, slots and index, which
     have space for all keys, say where they are; if heads is empty, no covers are kept. fresh: the keyed rows that the
-    input has got in this step, if they are known, sorted by key and val.
+    input has got in this step, if they are known, sorted by key and val. leading: 1 if the inputs are what
+    storage/kernels/leading.py reads.
 
     Returns (corrections `[hash | key | out val | time | now | diff]` in order, each once; visits `[rounds | hash |
     key]`; outputs; status; key at fault). O(entries of the vals up to the first val that is always present), plus
@@ -208,6 +209,8 @@ def cover_keys(  # type: ignore[no-untyped-def]
     if k == 1 and v == 1 and w == 1 and now.shape[0] == 1:
         # Single words in a loop that is not nested: constant widths let the compiler unroll the inner loops.
         return cover_round(
-            keyed, 1, fresh, in_spans, inputs, 1, 1, outputs, now, fold, aggregation, heads, slots, index
+            keyed, 1, fresh, in_spans, inputs, 1, 1, outputs, now, fold, aggregation, heads, slots, index, leading
         )
-    return cover_round(keyed, k, fresh, in_spans, inputs, v, w, outputs, now, fold, aggregation, heads, slots, index)
+    return cover_round(
+        keyed, k, fresh, in_spans, inputs, v, w, outputs, now, fold, aggregation, heads, slots, index, leading
+    )

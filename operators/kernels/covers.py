@@ -64,6 +64,12 @@ def _order(inputs, arena, at, one, two, w):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _bit(at):  # type: ignore[no-untyped-def]
+    """The bit of a round among those of later rounds; all rounds from number 63 on share the last one."""
+    return np.int64(1) << min(at, 63)
+
+
+@inlined
 def _reclaimed(arena, piece, bound, w, greatest):  # type: ignore[no-untyped-def]
     """Whether the time of a piece is claimed anew: it has no val, or none that comes before `bound`."""
     if cell(arena, piece, _HAS) == 0:
@@ -344,7 +350,7 @@ def _copy_pieces(pieces, n, arena, at, width):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, forceinline=True)
 def cover_round(  # type: ignore[no-untyped-def]
-    keyed, k, fresh, in_spans, inputs, v, w, arena, now, fold, aggregation, heads, slots, index
+    keyed, k, fresh, in_spans, inputs, v, w, arena, now, fold, aggregation, heads, slots, index, leading
 ):
     """What `cover_keys` does outside nested loops: (corrections, visits, arena, status, key at fault). Inlined there
     both for known and for arbitrary widths."""
@@ -391,7 +397,26 @@ def cover_round(  # type: ignore[no-untyped-def]
             stretch, free, taken = work_space(2 * max(entries, size))
         known, moved, later = size > 0, False, np.int64(0)
         row, end = _run_of(fresh, row, keyed, key, k)
-        if known and end > row and (cell(slots, slot, COVER_LATER) >> (word(now, 0) & 63)) & 1 == 0:
+        if d == 1 and (not known or leading != 0):
+            # The first visit in this slice, or what it has left is gone; or this visit may read vals that no visit has
+            # read before, which may change at later rounds, too.
+            if known:
+                later = cell(slots, slot, COVER_LATER)
+            if scheduled + entries > visits.shape[0]:
+                visits = more_rows(visits, scheduled + entries)
+            visited = scheduled
+            for e in range(base, stop):
+                bit = _bit(cell(inputs, e, v + 1))
+                if not below(inputs, e, v + 1, now):
+                    if later & bit == 0 or bit < 0:
+                        scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
+                        later |= bit
+                elif cell(inputs, e, v) > fold and cell(inputs, e, v + 1) != word(now, 0):
+                    moved = True
+            finish_visits(visits, visited, scheduled, keyed, key, k, d)
+            if keeps:
+                put(slots, slot, COVER_LATER, later)
+        if known and end > row and cell(slots, slot, COVER_LATER) & _bit(word(now, 0)) == 0:
             # No older entry is of this round, so the fresh rows say which vals change.
             for c in range(w):
                 put_word(bound, c, cell(fresh, end - 1 if greatest else row, 1 + k + c))
@@ -401,21 +426,9 @@ def cover_round(  # type: ignore[no-untyped-def]
             if d == 1:
                 while base <= first < stop and cell(inputs, first, v + 1) != word(now, 0):
                     first += step
-            if not known and d == 1:
-                # The first visit in this slice, or what it has left is gone.
-                if scheduled + entries > visits.shape[0]:
-                    visits = more_rows(visits, scheduled + entries)
-                visited = scheduled
-                for e in range(base, stop):
-                    if not below(inputs, e, v + 1, now):
-                        scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
-                        later |= np.int64(1) << (cell(inputs, e, v + 1) & 63)
-                    elif cell(inputs, e, v) > fold and cell(inputs, e, v + 1) != word(now, 0):
-                        moved = True
-                finish_visits(visits, visited, scheduled, keyed, key, k, d)
-                if not moved:
-                    # Nothing has changed at earlier rounds, so the earlier cover is one piece, whatever it is.
-                    first = stop - 1 if greatest else base
+            if not known and d == 1 and not moved:
+                # Nothing has changed at earlier rounds, so the earlier cover is one piece, whatever it is.
+                first = stop - 1 if greatest else base
             if not base <= first < stop:
                 continue
             if not known:
@@ -479,8 +492,6 @@ def cover_round(  # type: ignore[no-untyped-def]
                 arena = more_rows(arena, used)
             put(slots, slot, COVER_AT, at)
             put(slots, slot, COVER_ROOM, room)
-        if not known:
-            put(slots, slot, COVER_LATER, later)
         put(slots, slot, COVER_SIZE, made)
         _copy_pieces(pieces, made, arena, at, _VAL + w)
     if keeps:

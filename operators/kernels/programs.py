@@ -47,7 +47,7 @@ _CORRECTIONS = "Tuple((int64[:, ::1], int64[:, ::1], int64, int64))"
 OF_COVER_KEYS = Callee(
     "Tuple((int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64))(int64[:, ::1], int64, int64[:, ::1], "
     "int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64, int64[::1], int64, int64[::1], "
-    "int64[:, ::1], int64[:, ::1], int64[::1])"
+    "int64[:, ::1], int64[:, ::1], int64[::1], int64)"
 )
 OF_REDUCE_KEYS = Callee(
     f"{_CORRECTIONS}(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], boolean, int64, "

@@ -160,7 +160,7 @@ def _cover(run, op, keys, in_spans, inputs, v):  # type: ignore[no-untyped-def]
     fresh = rows_of(run, source) if is_fresh(run, source, op) else matrix(0, 0, 1)
     rows, visits, arena, status, _ = _cover_keys(load(run, COVER_KEYS), (
         keys, of(run, op, KEYS), fresh, in_spans, inputs, v, in_spans, arena, w, now_of(run, op), load(run, LOWER) - 1,
-        pool_words(run, of(run, op, C), RULE_WORDS), heads, slots, index,
+        pool_words(run, of(run, op, C), RULE_WORDS), heads, slots, index, 0,
     ))  # fmt: skip
     if heads.shape[0] > 0:
         keep_arena(traces, trace, arena)

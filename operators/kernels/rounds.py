@@ -111,8 +111,8 @@ def visited_keys(rows: np.ndarray, scheduled: np.ndarray, k: int) -> np.ndarray:
     if n == 0:
         return found
     keys = np.empty((touched + n, 1 + k), np.int64)
-    copy_rows(found, touched, keys, 0)
-    copy_rows(scheduled, n, keys, touched)
+    copy_rows(found, 0, touched, keys, 0)
+    copy_rows(scheduled, 0, n, keys, touched)
     starts = np.empty(touched + n + 1, np.int64)
     runs = 0
     for i in range(touched + n):

@@ -24,11 +24,13 @@ from vernier.operators.runtime.scope import ScopeRun
 from vernier.operators.runtime.string_exchange import swap_parcels
 from vernier.storage.kernels.placing import split_rows
 from vernier.storage.trace import spine
-from vernier.storage.trace.batch import Batch, key_batch, key_updates, keyed_columns
+from vernier.storage.trace.batch import Batch, advance_updates, key_batch, key_updates, keyed_columns
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints, together
 
 _NO_NOTE = np.empty(0, np.int64)
+_MANY = 1 << 9
+"""From this number of updates on, times that the trace will not tell apart are advanced before updates are sorted."""
 
 
 def exchange_updates(
@@ -98,6 +100,14 @@ class Arrange(Operator):
         self.keyed_by = self.key_width
         self.in_order = words == tuple(range(self.input.op.width))
         self.agrees = False
+        read_by = [other for other in scope.plan.ops if scope.plan.reads(other, op.trace)]
+        self.advances = (
+            self.depth == 0
+            and self.input.consolidated
+            and sorted(words) == list(range(self.input.op.width))
+            and all(isinstance(other, ViewOp) for other in read_by)
+        )
+        """Whether the trace is read after slices alone, and rows need not be consolidated to be emitted."""
         self.combiner: Combiner | None = None
         self.sent: list[int] | None = None
         if self.exchanges and op.sums_first:
@@ -122,7 +132,10 @@ class Arrange(Operator):
         self.fresh = self.keyed = self.out = None
         if self.input.out is None and not self.exchanges:
             return
-        rows = self._rows()
+        data = self._data()
+        if self.advances and len(data) >= _MANY and self._advanced(data):
+            return
+        rows = self._rows(data)
         slice_ = self.scope.slice
         if isinstance(rows, Batch):
             if rows.updates:
@@ -136,6 +149,20 @@ class Arrange(Operator):
         self.fresh = self.keyed = rows
         self.out = rows[:, 1:]
 
+    def _advanced(self, data: Ints) -> bool:
+        """Seal updates with the times that the trace will tell apart after the slice, and emit them with their own.
+        Returns False, and does nothing, if the trace will tell all of their times apart. O(n) if few rows are
+        distinct."""
+        slice_ = self.scope.slice
+        since = self.trace.reaches(self.scope.plan.arrangements[self.trace.name].since(slice_.upper))
+        if since <= slice_.lower:
+            return False
+        rows = key_updates(advance_updates(data, since), self.key, self.val, 0)
+        self.trace.seal(rows, slice_.lower, slice_.upper)
+        self.fresh = rows if len(rows) else None
+        self.out = data if self.in_order else data[:, [*self.key, *self.val, -2, -1]]
+        return True
+
     def active(self) -> bool:
         """Whether the newest step added anything. `out` does not tell: a trie has no rows to emit."""
         return self.fresh is not None
@@ -145,16 +172,20 @@ class Arrange(Operator):
         super().release()
         self.fresh = None
 
-    def _rows(self) -> Ints | Batch:
-        """The input's output in this step as keyed rows that this worker owns, sorted and consolidated. Large loads
-        whose rows no operator reads become a trie instead."""
+    def _data(self) -> Ints:
+        """The input's output in this step that this worker owns."""
         if self.exchanges:
-            data = self._exchanged()
-        else:
-            given, keyed = self.input.out, self.input.keyed
-            if given is not None and keyed is not None and self.in_order and self.input.keyed_by == self.key_width:
+            return self._exchanged()
+        given = self.input.out
+        return np.empty((0, self.input.op.width + self.depth + 2), np.int64) if given is None else given
+
+    def _rows(self, data: Ints) -> Ints | Batch:
+        """These updates as keyed rows, sorted and consolidated. Large loads whose rows no operator reads become a trie
+        instead."""
+        if not self.exchanges and self.in_order and self.input.keyed_by == self.key_width:
+            keyed = self.input.keyed
+            if self.input.out is not None and keyed is not None:
                 return keyed
-            data = np.empty((0, self.input.op.width + self.depth + 2), np.int64) if given is None else given
         if self.trace.loads and len(data) >= spine.LARGE and not self.rows_wanted and self.key_width > 0:
             slice_ = self.scope.slice
             return key_batch(data, self.key, self.val, self.depth, slice_.lower, slice_.upper, self.trace.since)
@@ -201,7 +232,7 @@ class View(Operator):
         """The epoch's changes, consolidated within each slice."""
         if not self.changes:
             return np.empty((0, self.op.width + 2), np.int64)
-        return np.ascontiguousarray(together(self.changes))
+        return together(self.changes, contiguous=True)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {ArrangeOp: Arrange, ViewOp: View}

@@ -21,18 +21,23 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vernier.operators.failures import AggregateOverflow
-from vernier.operators.kernels.aggregating import FIELDS, FLAG, KIND, MAX, MIN, OUT_FLAG, PRESENT, WORD
+from vernier.operators.kernels.aggregating import FIELDS, FLAG, KIND, LIMIT, MAX, MIN, OUT_FLAG, PRESENT, WORD
 from vernier.operators.kernels.covering import cover_keys
 from vernier.operators.kernels.reducing import reduce_keys
 from vernier.operators.physical.reduce_base import Reduction
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.reduction_ops import ReduceOp
 from vernier.operators.planning.stages import Words
+from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
 from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints
 
+LONG = 16
+"""From this number of updates a key on, a reduction in a loop reads the leading vals alone, in each round anew."""
+MOST_STEPS = 32
+"""Up to this number of steps. A key costs all steps in which it is, in each round; what is cached, only new ones."""
 _NO_ROWS, _NO_WORDS = np.empty((0, 1), np.int64), np.empty(0, np.int64)
 
 
@@ -45,6 +50,12 @@ class Reduce(Reduction):
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
         self.in_order = not self.compared and of_one_val(op.aggregations)
         self.reads_output = self.reads_output and not (self.in_order and self.depth == 1)
+        self.may_lead = self.in_order and self.depth == self.input.depth == 1 and not self.total
+        self.may_lead = self.may_lead and self.trace is not None and op.aggregations[0][KIND] in (PRESENT, MIN)
+        self.leads = False
+        """Whether leading vals are read in the running slice."""
+        self.led: object = None
+        """The slice for which that was decided."""
 
     def correct(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """Replay the histories of the keys. Raises AggregateOverflow."""
@@ -58,6 +69,27 @@ class Reduce(Reduction):
             outputs.spans, outputs.entries, self.val_width, now, fold, self.aggregations, self.total,
         )  # fmt: skip
         return self._checked(keys, rows, visits, status, fault)
+
+    def step(self, now: Round) -> None:
+        """Visit the keys that changed and the keys scheduled for this round."""
+        if self.may_lead and self.led is not self.scope.slice:
+            self.led = self.scope.slice
+            self.leads = self.input.trace.entries_a_key >= LONG or self.input.trace.loading
+        super().step(now)
+
+    def select(self, keys: Ints, now: Ints, fold: int) -> Selection:
+        """Histories, or the leading vals of long ones. Covers that were made from these do not go with histories."""
+        trace = self.input.trace
+        if not self.leads or self.trace is None:
+            return super().select(keys, now, fold)
+        if len(trace.steps) > MOST_STEPS:
+            self.leads = False
+            self.trace.drop_covers()
+            return super().select(keys, now, fold)
+        self.trace.covers(keys, fold)  # may clear those that there are
+        rule = self.aggregations[0]
+        limit = int(rule[LIMIT]) if rule[KIND] == PRESENT else 1
+        return trace.select_leading(keys, fold=fold, now=int(now[0]), both=self.trace.forgot_covers, limit=limit)
 
     def reserve(self, keys: Ints) -> None:
         """For covers, if they are kept."""
@@ -74,7 +106,7 @@ class Reduce(Reduction):
             heads, slots, index, arena = trace.covers(keys, fold)
         rows, visits, arena, status, fault = cover_keys(
             keys, self.key_width, fresh, inputs.spans, inputs.entries, self.input.val_width, outputs.spans, arena,
-            self.val_width, now, fold, self.aggregations[0], heads, slots, index,
+            self.val_width, now, fold, self.aggregations[0], heads, slots, index, int(self.leads),
         )  # fmt: skip
         if trace is not None:
             trace.keep_arena(arena)

@@ -38,6 +38,8 @@ FEW = 8
 class Reduction(Operator):
     """A reduction of an arrangement. Its output is placed by the same key and, if it is kept, arranged by that key."""
 
+    consolidated = True
+
     def __init__(self, op: ReductionOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = cast(Arranged, scope.operator(op.input))
@@ -108,7 +110,7 @@ class Reduction(Operator):
     def _visit(self, keys: Ints, now: Ints) -> Ints:
         """The corrections for a piece of the keys at round `now`; also schedules the later visits of these keys."""
         fold = self.scope.slice.fold
-        inputs = self.input.trace.select(keys, fold=fold)
+        inputs = self.select(keys, now, fold)
         if self.trace is None or not self.reads_output:
             outputs = Selection.nothing(len(keys), self.val_width + self.depth + 2)
         else:
@@ -117,6 +119,10 @@ class Reduction(Operator):
         if len(visits):
             self._schedule(visits)
         return rows
+
+    def select(self, keys: Ints, now: Ints, fold: int) -> Selection:
+        """What decides the output of the keys at round `now`."""
+        return self.input.trace.select(keys, fold=fold)
 
     def _few_change(self) -> bool:
         """Whether looking up the changed rows costs less than reading the groups."""

@@ -164,7 +164,7 @@ class Plan:
                     "val_words": shape.val_width,
                     "depth": shape.depth,
                     "retained": shape.retained,
-                    "readers": [op.id for op in self.ops if self._reads(op, name)],
+                    "readers": [op.id for op in self.ops if self.reads(op, name)],
                     "views": [view for view, ops in follows.items() if ops & keeps.get(name, set())],
                 }
                 for name, shape in self.arrangements.items()
@@ -189,7 +189,8 @@ class Plan:
         """The operators of one kind."""
         return [op for op in self.ops if isinstance(op, kind)]
 
-    def _reads(self, op: Op, trace: str) -> bool:
+    def reads(self, op: Op, trace: str) -> bool:
+        """Whether the operator reads the trace, which another one keeps."""
         own = trace in op.traces and trace != op.arrangement
         return own or any(self.ops[i].arrangement == trace for i in op.inputs)
 

@@ -118,20 +118,20 @@ else:
 
 
 @njit(cache=True)
-def copy_rows(rows: Any, n: int, to: Any, first: int) -> None:
-    """Copy the first n rows over those of `to` from number `first` on. Both matrices have the same width and are
-    C-contiguous.
+def copy_rows(rows: Any, column: int, n: int, to: Any, first: int) -> None:
+    """Copy the first n rows, from number `column` of their columns on, over those of `to` from number `first` on, which
+    may be narrower. Both matrices are C-contiguous.
 
     Assigning a slice would do the same, but numba then compiles the formatting of an error message: a second each time.
     """
     for i in range(n):
-        for c in range(rows.shape[1]):
-            put(to, first + i, c, cell(rows, i, c))
+        for c in range(to.shape[1]):
+            put(to, first + i, c, cell(rows, i, column + c))
 
 
 @njit(cache=True)
 def more_rows(rows: Any, size: int) -> Any:
     """A matrix with space for `2 * size` rows that begins with these rows."""
     more = np.empty((2 * size, rows.shape[1]), np.int64)
-    copy_rows(rows, rows.shape[0], more, 0)
+    copy_rows(rows, 0, rows.shape[0], more, 0)
     return more

@@ -44,11 +44,11 @@ def fitted(columns, k, v, d, keys, vals, updates, many_times, many_rounds, many_
     )  # fmt: skip
     hashes, own, key_offsets, words, val_offsets, times, rounds, diffs = parts
     _copy_words(columns[0], hashes)
-    copy_rows(columns[1], own.shape[0], own, 0)
+    copy_rows(columns[1], 0, own.shape[0], own, 0)
     _copy_words(columns[2], key_offsets)
-    copy_rows(columns[3], words.shape[0], words, 0)
+    copy_rows(columns[3], 0, words.shape[0], words, 0)
     _copy_words(columns[4], val_offsets)
     _copy_words(columns[5], times)
-    copy_rows(columns[6], rounds.shape[0], rounds, 0)
+    copy_rows(columns[6], 0, rounds.shape[0], rounds, 0)
     _copy_words(columns[7], diffs)
     return together, describe(hashes, own, key_offsets, words, val_offsets, times, rounds, diffs, updates)

@@ -7,7 +7,7 @@ rows can be moved directly to their final places.
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, put_word, word
+from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.packing import row_less
 from vernier.storage.kernels.sorting import DIGITS_FROM, FEW, sort_two
 
@@ -18,49 +18,64 @@ SORTED, MANY, SOME, GROUPED, SINGLE = 0, 1, 2, 3, 4
 in order. SINGLE: also, no two rows are equal."""
 
 
+_WORD, _NEWEST, _FIRST, _SIZE = 0, 1, 2, 3
+"""What is known of a group, in one line of the cache: its word, the second word of its newest row, its first row, and
+how many rows it has."""
+
+
 @njit(cache=True)
 def number_words(one, two, groups):  # type: ignore[no-untyped-def]
     """Write into groups[n] the number of each row's first word among the distinct ones, if there are few.
 
     Returns (the first row of each group, the number of rows of each, kind). kind is MANY (nothing is set), SOME,
     GROUPED (the second words in each group are sorted) or SINGLE (also, they are distinct). O(n).
+
+    Words that lie close together are places in the table, others are hashed to one.
     """
     n = one.shape[0]
     limit = min(n >> 2, _GROUPS)
-    size = 64
-    while size < 4 * limit:
-        size *= 2
+    least = most = word(one, 0)
+    for i in range(n):
+        least, most = min(least, word(one, i)), max(most, word(one, i))
+    reach = np.uint64(most) - np.uint64(least)
+    close, size = reach < np.uint64(n), 64
+    if close:
+        size = np.int64(reach) + 1
+    else:
+        while size < 4 * limit:
+            size *= 2
     table = np.zeros(size, np.int64)
-    distinct = np.empty(limit + 1, np.int64)
-    newest = np.empty(limit + 1, np.int64)
-    firsts = np.empty(limit + 1, np.int64)
-    sizes = np.zeros(limit + 1, np.int64)
+    known = np.empty((limit + 1, 4), np.int64)
     count, ordered, single = 0, True, True
     for i in range(n):
         wanted, second = word(one, i), word(two, i)
-        at = (wanted ^ (wanted >> 29)) & (size - 1)
+        at = wanted - least if close else (wanted ^ (wanted >> 29)) & (size - 1)
         while True:
-            found = word(table, at)
-            if found == 0:
+            found = word(table, at) - 1
+            if found < 0:
                 if count == limit:
-                    return firsts[:0], sizes[:0], MANY
-                put_word(distinct, count, wanted)
-                put_word(newest, count, second)
-                put_word(firsts, count, i)
+                    return table[:0], table[:0], MANY
+                found = count
                 count += 1
                 put_word(table, at, count)
-                found = count
+                put(known, found, _WORD, wanted)
+                put(known, found, _FIRST, i)
+                put(known, found, _SIZE, 1)
                 break
-            if word(distinct, found - 1) == wanted:
-                last = word(newest, found - 1)
+            if close or cell(known, found, _WORD) == wanted:
+                last = cell(known, found, _NEWEST)
                 ordered &= second >= last
                 single &= second > last
-                put_word(newest, found - 1, second)
+                put(known, found, _SIZE, cell(known, found, _SIZE) + 1)
                 break
             at = (at + 1) & (size - 1)
-        put_word(groups, i, found - 1)
-        put_word(sizes, found - 1, word(sizes, found - 1) + 1)
-    return firsts[:count], sizes[:count], SINGLE if single else GROUPED if ordered else SOME
+        put(known, found, _NEWEST, second)
+        put_word(groups, i, found)
+    firsts, sizes = np.empty(count, np.int64), np.empty(count, np.int64)
+    for group in range(count):
+        put_word(firsts, group, cell(known, group, _FIRST))
+        put_word(sizes, group, cell(known, group, _SIZE))
+    return firsts, sizes, SINGLE if single else GROUPED if ordered else SOME
 
 
 @njit(cache=True)

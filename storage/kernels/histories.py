@@ -177,7 +177,7 @@ def _entries_of(table, batch, keyed, i, k, lo, ahead):  # type: ignore[no-untype
 
 
 @inlined
-def _add_entries(table, batch, val, start, stop, v, d, fold, arena, at, size, spare):  # type: ignore[no-untyped-def]
+def add_entries(table, batch, val, start, stop, v, d, fold, arena, at, size, spare):  # type: ignore[no-untyped-def]
     """Add entries [start, stop) of a batch, as `_read` writes them, to the block of `size` entries at `at`, which has
     capacity for them, as the spare rows have: (new size, wrapped)."""
     if size == 0:
@@ -219,7 +219,7 @@ def _put_slot(slots, slot, at, size, room, waiting):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, forceinline=True)
-def _read_whole(table, settled, before, tries):  # type: ignore[no-untyped-def]
+def read_whole(table, settled, before, tries):  # type: ignore[no-untyped-def]
     """The numbers of the table's entries that are read like a batch: the batches of earlier slices, then those of the
     slice's steps that are tries, of which there are `tries`."""
     older = min(settled, before)
@@ -248,7 +248,7 @@ def _select(  # type: ignore[no-untyped-def]
     width = v + d + 2
     spare = np.empty((_ROOM, width), np.int64)
     spans = np.empty((q, 2), np.int64)
-    whole, parts = _read_whole(table, settled, before, index[TRIES])
+    whole, parts = read_whole(table, settled, before, index[TRIES])
     remembers = kept and index[TRIES] == 0
     positions = np.zeros(parts, np.int64)
     used = index[USED] if index[TRIES] == 0 else 0
@@ -283,7 +283,7 @@ def _select(  # type: ignore[no-untyped-def]
                     arena = more_rows(arena, at + size + more)
                 if size > 0 and more > spare.shape[0]:
                     spare = np.empty((2 * more, width), np.int64)
-                size, wrapped = _add_entries(table, batch, val, start, stop, v, d, as_time, arena, at, size, spare)
+                size, wrapped = add_entries(table, batch, val, start, stop, v, d, as_time, arena, at, size, spare)
                 if wrapped:
                     return spans, arena, OVERFLOW
             # Capacity for everything that the steps hold for this key. If the block is kept and spans several steps,

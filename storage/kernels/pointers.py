@@ -36,6 +36,9 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
         """Copy `length` bytes from one address to another; they must not overlap."""
         ctypes.memmove(int(to), int(source), int(length))
 
+    def fetch_word(address: int, index: int) -> None:
+        """Nothing."""
+
 else:
 
     @intrinsic
@@ -97,3 +100,19 @@ else:
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), generate
+
+    @intrinsic
+    def fetch_word(typingctx: Any, address: Any, index: Any) -> Any:
+        """Let the processor fetch the line of word `index` from `address` on, as kernels.cells.fetch does."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            half, word = ir.IntType(32), ir.PointerType(ir.IntType(64))
+            place = builder.gep(builder.inttoptr(args[0], word), [args[1]])
+            kind = ir.FunctionType(ir.VoidType(), [place.type, half, half, half])
+            builder.call(
+                builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind),
+                [place, half(0), half(3), half(1)],
+            )
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate

@@ -112,7 +112,7 @@ def _grow_index(traces, t, slots_wanted, links_wanted):  # type: ignore[no-untyp
         while size < links_wanted:
             size *= 2
         links = np.empty((size, LINK), np.int64)
-        copy_rows(matrix(field(traces, t, LINK_ROWS), load(index, LINKS), LINK), load(index, LINKS), links, 0)
+        copy_rows(matrix(field(traces, t, LINK_ROWS), load(index, LINKS), LINK), 0, load(index, LINKS), links, 0)
         _keep(traces, t, LINK_ROWS, links)
     size = max(_ROOM, field(traces, t, SLOTS_SIZE))
     if slots_wanted > field(traces, t, SLOTS_SIZE):
@@ -123,7 +123,7 @@ def _grow_index(traces, t, slots_wanted, links_wanted):  # type: ignore[no-untyp
         k, used = field(traces, t, K), load(index, SLOTS)
         width = WORDS + (k if k > 1 else 0)
         slots, heads = np.empty((size, width), np.int64), np.zeros((2 * size, HEAD), np.int64)
-        copy_rows(matrix(field(traces, t, SLOT_ROWS), used, width), used, slots, 0)
+        copy_rows(matrix(field(traces, t, SLOT_ROWS), used, width), 0, used, slots, 0)
         old = matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD)
         spread_heads(old, heads, load(index, GENERATION), vector(index, INDEX_WORDS))
         _keep(traces, t, SLOT_ROWS, slots)

@@ -19,15 +19,14 @@ import numpy as np
 
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.kernels import tries
+from vernier.storage.kernels.advancing import advance_rows
 from vernier.storage.kernels.keying import consolidate_keyed
 from vernier.storage.kernels.loading import MOST, load_keyed, unmix_words
 from vernier.storage.strings.string_heap import Heap, Texts, unite
-from vernier.storage.updates import Ints, Updates, sort_columns
+from vernier.storage.updates import Ints, Updates, sort_columns, whole_of
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
 """The names of a batch's columns, in the order in which kernels return them."""
-_COPIED = 1 << 7
-"""Below this number of rows, copying them is cheaper than checking whether a copy is needed."""
 
 
 def keyed_columns(key_width: int, val_width: int, depth: int) -> Ints:
@@ -41,7 +40,7 @@ def keyed_columns(key_width: int, val_width: int, depth: int) -> Ints:
 def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
     """Updates `[row | time | rounds | diff]` as keyed rows, sorted and consolidated. key, val: words of the row. O(n
     log n). Raises DiffOverflow."""
-    whole, first = _whole(data)
+    whole, first = whole_of(data)
     if first:
         key, val = key + first, val + first
     rows, status = consolidate_keyed(whole, key, val, depth + 2)
@@ -51,10 +50,21 @@ def key_updates(data: Ints, key: Ints, val: Ints, depth: int) -> Ints:
     return keyed
 
 
+def advance_updates(data: Ints, since: int) -> Ints:
+    """Updates outside loops, `[row | time | diff]`, with times before `since` advanced to it, in any order. Rows that
+    become equal are summed if few rows are distinct. O(n). Raises DiffOverflow."""
+    whole, first = whole_of(data)
+    rows, status = advance_rows(whole, first, since)
+    if status != 0:
+        raise DiffOverflow(operation="addition")
+    advanced: Ints = rows
+    return advanced
+
+
 def key_batch(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: int, since: int) -> Batch:
     """Like `key_updates`, but builds a batch without the intermediate matrix of keyed rows. The key has at least one
     word. O(n log n) time; four bytes per update of memory beside the batch. Raises DiffOverflow."""
-    whole, first = _whole(data)
+    whole, first = whole_of(data)
     shape = len(key), len(val), depth
     if len(whole) >= MOST:
         return Batch.of_rows(key_updates(data, key, val, depth), len(key), depth, lower, upper, since)
@@ -62,27 +72,6 @@ def key_batch(data: Ints, key: Ints, val: Ints, depth: int, lower: int, upper: i
     if status != 0:
         raise DiffOverflow(operation="addition")
     return Batch.of_columns(columns, shape, updates, lower, upper, since)
-
-
-def _whole(data: Ints) -> tuple[Ints, int]:
-    """A contiguous matrix whose last columns are `data`, and the number of the first of them; a copy of `data` if no
-    such matrix is known. Operators pass the tail of keyed rows, that is all columns but the hash."""
-    if len(data) < _COPIED or data.flags.c_contiguous:
-        return np.ascontiguousarray(data), 0
-    whole = data.base
-    if not isinstance(whole, np.ndarray) or whole.dtype != data.dtype or not whole.flags.c_contiguous:
-        return np.ascontiguousarray(data), 0
-    if whole.strides != data.strides or len(whole) != len(data):
-        return np.ascontiguousarray(data), 0
-    first = whole.shape[1] - data.shape[1]
-    if _address(data) != _address(whole) + 8 * first:
-        return np.ascontiguousarray(data), 0
-    return whole, first
-
-
-def _address(array: Ints) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def keyed_rows(updates: Updates, key_width: int) -> Ints:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vernier.storage.kernels.histories import AS_STORED, select_keys
+from vernier.storage.kernels.leading import select_leading
 from vernier.storage.kernels.step_index import (
     COUNTS,
     GENERATION,
@@ -102,13 +103,15 @@ class HistoryCache:
 
     __slots__ = (
         "_asked", "_fold", "_heads", "_index", "_key_width", "_least", "_lent", "_links",
-        "_most", "_of", "_shape", "_slots", "arena",
+        "_most", "_of", "_shape", "_slots", "arena", "dropped",
     )  # fmt: skip
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
         self._key_width, self._shape = key_width, (val_width, depth)
         self._fold = AS_STORED
         self._asked = False
+        self.dropped = False
+        """Whether what was cached in the running slice has been cleared."""
         self._of = 0
         self._least, self._most = 2**63 - 1, -(2**63)
         self._index = np.zeros(INDEX_WORDS, np.int64)
@@ -129,18 +132,34 @@ class HistoryCache:
         """(histories, status) of keys `[hash | key words …]`, distinct, sorted by hash. They cover the first `before`
         entries of the table: `settled` batches of earlier slices, then steps. `sealed`: the total rows of the steps
         that are matrices; `tries`: the number of steps that are tries. See kernels.histories.select_keys."""
-        index = self._index
-        if tries and index[TRIES] == 0:
-            forget_blocks(self._slots, index)
-        index[TRIES] = tries
-        self._limit(fold)
-        self.reserve(table, keyed, settled, before, sealed, tries)
+        self._prepare(table, keyed, settled, before, sealed, tries, fold)
         spans, arena, status = select_keys(
             table, keyed, self._key_width, *self._shape, settled, before, fold,
-            self._heads, self._slots, self._links, self.arena, self._generation, index,
+            self._heads, self._slots, self._links, self.arena, self._generation, self._index,
         )  # fmt: skip
         self.arena = arena
         return Selection(spans, arena), status
+
+    def select_leading(
+        self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int, fold: int,
+        now: int, both: bool, limit: int,
+    ) -> tuple[Selection, int]:  # fmt: skip
+        """The same up to the first val that decides (kernels.leading.select_leading); nothing is cached."""
+        self._prepare(table, keyed[:0], settled, before, sealed, tries, fold)
+        spans, arena, status = select_leading(
+            table, keyed, self._key_width, self._shape[0], settled, before, fold, now, both, limit,
+            self._heads, self._slots, self._links, self.arena, self._generation, self._index,
+        )  # fmt: skip
+        self.arena = arena
+        return Selection(spans, arena), status
+
+    def _prepare(self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int, fold: int) -> None:
+        """What comes before each selection. keyed: the keys whose histories it caches."""
+        if tries and self._index[TRIES] == 0:
+            self.drop()
+        self._index[TRIES] = tries
+        self._limit(fold)
+        self.reserve(table, keyed, settled, before, sealed, tries)
 
     def reserve(self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int) -> None:
         """Reserve space for the keys of all steps up to number `before` of the table and for the keys of `keyed`.
@@ -177,10 +196,15 @@ class HistoryCache:
         """Clear the cache if it has become large, or holds what was read with another fold."""
         used = int(self._index[USED]) * self.arena.shape[1] * 8
         if fold != self._fold or used > _REMEMBERED:
-            forget_blocks(self._slots, self._index)
+            self.drop()
             if used > 4 * _REMEMBERED:
                 self.arena = self.arena[:0].copy()
             self._fold = fold
+
+    def drop(self) -> None:
+        """Clear what is cached of keys, but not the index of the steps. O(keys)."""
+        self.dropped = self.dropped or int(self._index[USED]) > 0
+        forget_blocks(self._slots, self._index)
 
     def lend(self, trace: int) -> Lent:
         """The arrays, for a kernel that runs a slice of the trace of this number and leaves nothing cached. They are
@@ -211,7 +235,7 @@ class HistoryCache:
     def forget(self) -> None:
         """Drop the cached histories and the indexed steps. O(1)."""
         if self._asked:
-            self._asked = False
+            self._asked = self.dropped = False
             self._index[GENERATION] += 1
             _, links, slots, used, _ = self._index[:COUNTS].tolist()
             self._index[:COUNTS] = 0

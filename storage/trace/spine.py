@@ -293,6 +293,37 @@ class Trace:
             raise DiffOverflow(operation=f"addition in {self.name}")
         return selection
 
+    def select_leading(self, keyed: Ints, *, fold: int, now: int, both: bool, limit: int) -> Selection:
+        """What `select` returns, of each key up to its first val that has `limit` copies at all times of the slice, by
+        the updates at rounds up to `now`, and, if `both`, one that has them by those up to the round before. For
+        traces with one round. Raises DiffOverflow."""
+        selection, status = self.histories.select_leading(*self._asked(keyed, None), fold, now, both, limit)
+        if status != 0:
+            raise DiffOverflow(operation=f"addition in {self.name}")
+        return selection
+
+    @property
+    def entries_a_key(self) -> float:
+        """How many updates the batches of earlier slices have for each of their keys. O(batches)."""
+        table = self._table[: len(self.batches)]
+        return float(table[:, tries.UPDATES].sum() / max(1, table[:, tries.KEYS].sum()))
+
+    @property
+    def loading(self) -> bool:
+        """Whether steps of the running slice are tries, so that nothing is cached."""
+        return self._tries > 0
+
+    def drop_covers(self) -> None:
+        """Clear the covers of this slice, and what else is cached of keys. O(keys)."""
+        self.histories.serve(self.number)
+        self.histories.drop()
+
+    @property
+    def forgot_covers(self) -> bool:
+        """Whether covers that were made in this slice may be gone."""
+        self.histories.serve(self.number)
+        return self._tries > 0 or self.histories.dropped
+
     def reserve(self, keyed: Ints, *, before: int | None = None) -> None:
         """Reserve memory for keys that the caller will pass to `select` in pieces, in their order. O(keys)."""
         self.histories.reserve(*self._asked(keyed, before))
@@ -362,9 +393,13 @@ class Trace:
 
     def advance(self, since: int) -> int:
         """Let times before `since` be read as one, as far as readers allow it. Returns the trace's `since`."""
-        held = self.readers.earliest
-        self.since = max(self.since, since if held is None else min(since, held))
+        self.since = self.reaches(since)
         return self._since
+
+    def reaches(self, since: int) -> int:
+        """The trace's `since` after `advance(since)`."""
+        held = self.readers.earliest
+        return max(self.since, since if held is None else min(since, held))
 
     def _close_with(self, fresh: Batch | None) -> None:
         """Add the batch of a slice, if it has one, whose steps are gone, and continue merging, if it is time to."""
