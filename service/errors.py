@@ -155,15 +155,16 @@ class SparkFailed(StorageError):
 
 
 class CoresLost(StorageError):
-    """Spark had the cores for all workers, and has not got them back."""
+    """Spark has lacked cores for all workers for too long."""
 
     message = (
-        "Spark has had cores for {slots} of {workers} tasks for {seconds:.0f} s (spark.gone_ms), where it had enough "
-        "before: its application may be gone, so another driver takes over with a new one"
+        "Spark has had cores for {slots} of {workers} tasks for {seconds:.0f} s (spark.gone_ms), {why}: its "
+        "application may be gone, so a driver goes on with a new one"
     )
     slots: int
     workers: int
     seconds: float
+    why: str
 
 
 class SnapshotUnreadable(StorageError):

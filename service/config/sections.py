@@ -159,7 +159,7 @@ class Spark(Section):
         default=90_000,
         ge=1_000,
         description="on a cluster: how long Spark may lack cores for all workers, once it had them, until another "
-        "driver takes over with a new Spark application",
+        "driver takes over with a new Spark application; four times as long if it never had them",
     )
 
     @property

@@ -115,7 +115,8 @@ class Driver:
         directory = StateDirectory(settings.state.place)
         self._topics = ServiceTopics(settings, app, self._threads)
         waited = settings.state.standby and standing_by.acquire(directory, self._warming, self._has_spark)
-        self._first = FirstCommit(after_standing_by=bool(waited))
+        self._stood_by = bool(waited)
+        self._first = FirstCommit(after_standing_by=self._stood_by)
         if waited:
             # Programs may have joined or left meanwhile, and the number of workers may have changed.
             before, self._count = settings.workers, WorkerCount(directory.blob, configured, self._slots)
@@ -204,6 +205,8 @@ class Driver:
             raise self._stopped(error) from error
         self._first.passed("offsets")
         spark = self._session.result()
+        if self._stood_by and self._executors is not None:
+            self._executors.expect()
         self._first.passed("spark")
         check_owned = self._epochs.directory.check_owned
         failures = Failures(self.settings.epoch, self._runner.troubles, self._epochs.reached, check_owned)

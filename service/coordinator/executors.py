@@ -24,6 +24,9 @@ from vernier.service.coordinator.attempt_watch import AttemptWatch
 from vernier.service.errors import CoresLost
 from vernier.storage.threads import Threads
 
+NEVER = 4
+"""How many times as long Spark may lack cores that it never had: others may use them, or machines may have to start."""
+
 _log = logging.getLogger("vernier.workers")
 
 
@@ -47,7 +50,8 @@ class Executors:
             self._threads.start("wake-workers", self._wake, again=False)
 
     def check(self, seconds: float) -> None:
-        """Raises CoresLost when Spark, which had cores for all workers, has had too few for that long.
+        """Raises CoresLost when Spark, which had cores for all workers, has had too few for that long, or when it never
+        had enough, for NEVER times as long.
 
         A master that has lost the connection to an application for a moment ends its executors, and forgets it: no
         others come, and nothing is said. Call it every second or so.
@@ -56,10 +60,16 @@ class Executors:
         if slots is None or slots >= self.workers:
             self._had |= slots is not None
             self._short_since = math.inf
-        elif self._had:
-            self._short_since = min(self._short_since, now)
-            if now - self._short_since > seconds:
-                raise CoresLost(slots=slots, workers=self.workers, seconds=now - self._short_since)
+            return
+        self._short_since = min(self._short_since, now)
+        if now - self._short_since > (seconds if self._had else NEVER * seconds):
+            why = "where it had enough before" if self._had else "and never had enough"
+            raise CoresLost(slots=slots, workers=self.workers, seconds=now - self._short_since, why=why)
+
+    def expect(self) -> None:
+        """From now on `check` takes Spark for one that had cores for all workers, and counts anew: the driver that had
+        them is gone."""
+        self._had, self._short_since = True, math.inf
 
     def missing(self) -> str:
         """What Spark lacks, in words, for a stage of all workers."""

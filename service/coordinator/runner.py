@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 MISSING_SECONDS = 1.5
 """Workers that have not begun their tasks for this long are reported."""
+FIRST_SECONDS = 10.0
+"""The same for the first epoch, which waits for Python and the kernels."""
 REPORT_SECONDS = 5.0
 """Seconds that a worker's last report may take to arrive here after the stage has ended."""
 
@@ -266,9 +268,9 @@ class Runner:
         watch.daemon = True
         watch.start()
         watches: list[AttemptWatch] = [StuckWorkers(attempt, self._settings.epoch.function_ms / 1000, self._stuck)]
-        if self._made and self._settings.spark.on_cluster:
-            # The first epoch waits for Python and the kernels, and on one host workers are forked.
-            watches.append(MissingWorkers(attempt, MISSING_SECONDS, self._missing))
+        if self._settings.spark.on_cluster:
+            # On one host workers are forked.
+            watches.append(MissingWorkers(attempt, MISSING_SECONDS if self._made else FIRST_SECONDS, self._missing))
         spark = ""
         try:
             if not stage.run(frame, attempt.id):

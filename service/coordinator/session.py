@@ -16,6 +16,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ from vernier.storage.cpus import usable_cores
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 EARLIEST, LATEST = -2, -1
+CHECKPOINT_MS = 60_000
+"""How often Spark writes its checkpoint, which nothing of ours reads, in a thread of its own (decision 47)."""
 LONGEST_SOCKET_FOLDER = 60
 """The maximum length of the folder's path in bytes: with a longer one, Spark fails each task that runs Python."""
 TASKS_END_SECONDS = 5.0
@@ -57,6 +60,8 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 _BARRIER = "finished unsuccessfully."
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = "Caused by: "
+_OF_A_FUTURE = "java.util.concurrent.ExecutionException"
+"""The exception in which Spark wraps the error of a job that runs asynchronously."""
 _ADVICE = " Consider setting "
 _log = logging.getLogger("vernier.spark")
 
@@ -108,6 +113,9 @@ def start_session(settings: Settings, app: str, scratch: Path, gateway: Gateway 
         # JVM's time): even code that is compiled already must be generated as text again to look it up.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # Operators that are classes of Spark's, not closures: Spark reads and parses the class file around each closure
+        # of a job anew, for every job.
+        "spark.sql.execution.usePartitionEvaluator": "true",
         **settings.spark.conf,
     }
     if gateway is not None:
@@ -184,7 +192,14 @@ def open_stream(
 
 def start_query(stream: DataFrame, epoch: Callable[[DataFrame, int], None], checkpoint: Path) -> StreamingQuery:
     """Start the query that calls `epoch` for each micro-batch, one after another, as soon as there are records."""
-    return stream.writeStream.foreachBatch(epoch).option("checkpointLocation", f"file://{checkpoint}").start()
+    options = {
+        "checkpointLocation": f"file://{checkpoint}",
+        "asyncProgressTrackingEnabled": "true",
+        "asyncProgressTrackingCheckpointIntervalMs": str(CHECKPOINT_MS),
+        # Spark refuses it for sinks that could rely on the checkpoint.
+        "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+    }
+    return stream.writeStream.foreachBatch(epoch).options(**options).start()
 
 
 def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
@@ -221,6 +236,9 @@ class Stage:
         # Columns are given by name and not from a DataFrame: one expression, pickled once, then fits the frames of all
         # epochs.
         self._expression = udf(*[col(name) for name in COLUMNS])._jc
+        jvm: Any = spark._jvm
+        self._scan = jvm.org.apache.spark.sql.execution.RDDScanExec
+        self._planned: _Planned | None = None
 
     def run(self, frame: DataFrame, attempt: str) -> bool:
         """Run the attempt's tasks to their end. Returns False if the frame has no rows, so that there was nothing to
@@ -231,14 +249,14 @@ class Stage:
         try:
             self._context.setLocalProperty(ATTEMPT, attempt)
             tasks = self._tasks(frame._jdf)
-            if tasks.getNumPartitions() == 0:
+            if (count := tasks.getNumPartitions()) == 0:
                 return False
-            if tasks.getNumPartitions() != self._workers:
+            if count != self._workers:
                 # Spark makes no task for a partition without records. The rows of a partition stay together and in
                 # order.
-                spread = frame.repartition(self._workers, "topic", "partition")
-                tasks = self._tasks(spread._jdf)
-            tasks.count()
+                tasks = self._plan(frame.repartition(self._workers, "topic", "partition")._jdf).execute()
+            # An RDD's own `count` has Spark parse its largest class files three times; this one parses a small one.
+            tasks.toJavaRDD().countAsync().get()
         except Py4JError as error:
             _let_tasks_end(self._context)
             raise SparkFailed(problem=cause_of(error)) from error
@@ -249,8 +267,44 @@ class Stage:
         self._context.cancelAllJobs()
 
     def _tasks(self, frame: Any) -> Any:
-        """The workers' stage over a frame, as an RDD: counting it avoids the cost of returning results through SQL."""
-        return frame.mapInArrow(self._expression, True, None).queryExecution().toRdd()
+        """The workers' stage over a frame, as an RDD: counting it avoids the cost of returning results through SQL.
+
+        Spark plans the first frame of a stream. The plans of the following ones differ from it in the rows that they
+        scan, so only those are replaced (decision 46).
+        """
+        logical = frame.logicalPlan()
+        if logical.nodeName() != "LogicalRDD":
+            return self._plan(frame).execute()
+        if self._planned is None:
+            plan = self._plan(frame)
+            scan = plan.child()
+            about = scan.outputPartitioning(), scan.outputOrdering(), scan.stream()
+            self._planned = _Planned(
+                plan, plan.func(), plan.output(), plan.profile(), scan.output(), scan.name(), about
+            )
+        else:
+            known = self._planned
+            scan = self._scan(known.columns, logical.rdd(), known.name, *known.about)
+            # The newest plan is kept, so that nothing holds the rows of former ones.
+            known.plan = known.plan.copy(known.function, known.output, scan, True, known.profile)
+        return self._planned.plan.execute()
+
+    def _plan(self, frame: Any) -> Any:
+        """Spark's plan of the workers' stage over a frame."""
+        return frame.mapInArrow(self._expression, True, None).queryExecution().executedPlan()
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A plan of the workers' stage over an RDD, and its parts as Spark's objects. columns, name, about: of its scan."""
+
+    plan: Any
+    function: Any
+    output: Any
+    profile: Any
+    columns: Any
+    name: Any
+    about: tuple[Any, Any, Any]
 
 
 class LoadStage:
@@ -368,6 +422,9 @@ def cause_of(error: BaseException) -> str:
     message.
     """
     lines = str(error).splitlines() or [type(error).__name__]
+    if any(_OF_A_FUTURE in line for line in lines[:2]):
+        at = next((at for at, line in enumerate(lines) if line.startswith(_CAUSE)), 0)
+        lines = [lines[at].removeprefix(_CAUSE), *lines[at + 1 :]]
     said = next((at for at, line in enumerate(lines) if "Exception" in line or "Error" in line), 0)
     if lines[said].endswith(_BARRIER) and said + 1 < len(lines):
         said += 1

@@ -48,12 +48,19 @@ CANCELLED = (
     f"SQLSTATE: XXKDA\n{DRIVER}"
 )
 
+OF_A_FUTURE = (
+    "An error occurred while calling o303.get.\n: java.util.concurrent.ExecutionException: Exception thrown by job\n"
+    "\tat org.apache.spark.JavaFutureActionWrapper.getImpl(FutureAction.scala:284)\n"
+    "Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: "
+)
+
 
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
         (BARRIER + CRASHED, "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."),
         (BARRIER + RAISED, "ValueError: the cup is empty"),
+        ((BARRIER + RAISED).replace(ABORTED, OF_A_FUTURE), "ValueError: the cup is empty"),
         (BARRIER + AGAIN, "MemoryError"),
         (BARRIER + LOST + DRIVER, LOST.strip()),
         (BARRIER + FULL, "java.io.IOException: No space left on device"),
