@@ -13,6 +13,7 @@ to warm up. Before, all rows that both read are compared. CPU is that of all thr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import io
 import json
@@ -349,8 +350,11 @@ def seconds_of(spark: SparkSession) -> Callable[[], float]:
     java = psutil.Process(int(handle.java.lang.ProcessHandle.current().pid()))
 
     def clock() -> float:
-        times = [one.cpu_times() for one in (java, *java.children(recursive=True))]
-        # What a process has used passes to its parent when it ends.
+        times = []
+        # What a process has used passes to its parent when it ends: parents are read after their children.
+        for one in (*reversed(java.children(recursive=True)), java):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times.append(one.cpu_times())
         return sum(one.user + one.system + one.children_user + one.children_system for one in times)
 
     return clock

@@ -69,14 +69,18 @@ def reach(edges: Collection, roots: Collection) -> Collection:
 
 
 def spread(start: Collection, edges: Collection) -> Collection:
-    """The least label that reaches each node along edges."""
+    """The least label that reaches each node along edges.
+
+    The loop begins with nothing, as the peer's does: `start` has a row for each edge, and the first round would pass
+    labels on that often.
+    """
 
     @vn.fixpoint
     def labels(labels: Collection, *, edges: Collection, start: Collection) -> Collection:
         passed = labels.join(edges, left_on="node", right_on="src").select(node=col("dst"), label=col("label"))
         return vn.union(start, passed).group_by("node").agg(label=vn.min("label"))
 
-    return labels(start, edges=edges, start=start)
+    return labels(start.filter(vn.lit(False)), edges=edges, start=start)
 
 
 def components(edges: Collection, roots: Collection) -> Collection:

@@ -7,8 +7,8 @@ Needs root: the hosts are network namespaces on this machine (tests/cluster). Th
 topic, Spark's master and two hosts of executors, an S3 server, two hosts with `vernier up --standby`, three with a
 sidecar. They run bench/chaos/program.py (nested loops, text keys, all formats) under its load; answers are sampled from
 all sidecars while random events happen, one after another. Each ends after 6 to 28 s, and the next one begins when
-answers have gone on and what was lost is there again. With `--last`, each event lasts that long, beside events of other
-roles where epochs go on in spite of all of them (bench/chaos/events.py). The journal has a line for each event after
+answers have gone on and what was lost is there again. With `--last`, each event lasts that long, most of them beside
+events of other roles (bench/chaos/events.py). The journal has a line for each event after
 which all was there again, if its run was right in the end; the next run leaves them out, and runs side by side may
 share it.
 
