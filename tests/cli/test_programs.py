@@ -1,6 +1,9 @@
 """`vernier programs`: who has joined, who could not, from the outside."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -96,10 +99,15 @@ def test_add_can_wait_until_its_views_are_there(
     assert "program 'degrees' did not join within 0 s: no epoch has its views yet" in capsys.readouterr().err
     registry.remove("degrees")
 
+    def sleeping(then: Callable[[float], None]) -> None:
+        """The command's own sleep does this. Other threads of the process sleep as they do."""
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=then)
+        monkeypatch.setattr("vernier.service.config.programs.time", clock)
+
     def refuse(_: float) -> None:
         registry.refuse(registry.joined()[0], "it needs the past")
 
-    monkeypatch.setattr("vernier.service.config.programs.time.sleep", refuse)
+    sleeping(refuse)
     assert command(["programs", "add", str(program), *where, "60"]) == 1
     assert capsys.readouterr().err == "vernier: program 'degrees' cannot join: it needs the past\n"
 
@@ -108,7 +116,7 @@ def test_add_can_wait_until_its_views_are_there(
         builder.traces["degrees"], builder.since["degrees"] = [[]], 0
         builder.commit(20)
 
-    monkeypatch.setattr("vernier.service.config.programs.time.sleep", join)
+    sleeping(join)
     assert command(["programs", "add", str(program), *where, "60"]) == 0
     assert capsys.readouterr().out == "degrees has joined with epoch 2\n"
     builder.close()

@@ -34,6 +34,10 @@ from vernier.service.cli.main import run
 ROOT = Path(__file__).resolve().parents[2]
 URL = "http://127.0.0.1:8642"
 """The address of the sidecar on every page."""
+TRIES = 3
+_LATE = "Python worker failed to connect back"
+"""Spark's error if a Python process for a data source has not started within ten seconds: Spark's own limit, which is
+too short on a busy machine. Nothing has been read or written then, so the block is run again."""
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\s*$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# ([\w./-]+\.(?:py|yaml))\b")
 _INSTANT = re.compile(r"\b\d{19}\b")
@@ -109,9 +113,16 @@ class Session:
         return _INSTANT.sub(lambda found: self.known.get(found[0], found[0]), text).replace(URL, self.url)
 
     def _python(self, text: str, where: str) -> str:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(text, where, "exec", dont_inherit=True), self.names)
+        for again in reversed(range(TRIES)):
+            printed = io.StringIO()
+            try:
+                with contextlib.redirect_stdout(printed):
+                    exec(compile(text, where, "exec", dont_inherit=True), self.names)
+            except Exception as error:
+                if not again or _LATE not in str(error):
+                    raise
+            else:
+                break
         return printed.getvalue()
 
     def _command(self, command: str, printed: str) -> str:
