@@ -31,7 +31,7 @@ test: setup test-programs ## the tests for every change, three files at a time (
 	@$(ENV) exec $(PY) -m pytest $(or $(ARGS),-m "not slow" $(SIDE_BY_SIDE))
 
 test-all: setup test-programs ## every test, with all random cases
-	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec $(PY) -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
+	@$(ENV) HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} exec tools/test-all.sh $(or $(ARGS),$(SIDE_BY_SIDE))
 
 test-programs: # Chromium and Prometheus, which some tests need; installed as root on Debian, otherwise named as missing
 	@tools/test-programs.sh
