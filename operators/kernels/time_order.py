@@ -3,12 +3,14 @@
 import numpy as np
 
 from vernier.storage.kernels.inlining import allocating, inlined
+from vernier.storage.kernels.separate import NOTHING, NUMBER, WORDS, separate
 from vernier.storage.kernels.sorting import stable_order
 
 _FEW = 48
 """Up to this many items, insertion sort is faster."""
 
 
+@separate(NOTHING, WORDS, WORDS, NUMBER)
 @allocating
 def sorted_by_time(times: np.ndarray, picked: np.ndarray, count: int) -> None:
     """Sort picked[:count] (positions in `times`) by time, stably, in place."""

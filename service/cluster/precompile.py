@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from vernier.storage.kernels import listing
 from vernier.storage.kernels.listing import Listed
+from vernier.storage.kernels.separate import Separate
 
 COLLECTED = 8
 """A compiling process frees garbage each time that it has compiled this number of kernels."""
@@ -42,14 +43,24 @@ def compile_all(
 ) -> None:
     """Compile kernels into numba's cache, with one process per core.
 
-    If this is interrupted, what has been compiled stays, so the next call continues from there. Kernels of one file go
-    to one process, because they share the functions they call; the longest files go first. Raises RuntimeError with the
-    process's output when a kernel does not compile.
+    If this is interrupted, what has been compiled stays, so the next call continues from there. Kernels that others
+    call by name come first, in one process; those that call none of them, beside them; then the rest, by size. Kernels
+    of one file go to one process, because they share the functions they call. Raises RuntimeError with the process's
+    output when a kernel does not compile.
     """
+    first = [kernel for kernel in kernels if kernel.is_separate()]
     files: dict[str, list[Listed]] = {}
     for kernel in kernels:
-        files.setdefault(kernel.module, []).append(kernel)
-    waiting = sorted(files.values(), key=_size)
+        if kernel not in first:
+            files.setdefault(kernel.module, []).append(kernel)
+    dependent = {module for module, those in files.items() if _reach(those)[1]}
+    order = sorted(files, key=lambda module: (module not in dependent, _size(files[module])))
+    waiting = [(module in dependent, files[module]) for module in order]
+    ready = threading.Event()
+    if first:
+        waiting.append((False, first))
+    else:
+        ready.set()
     progress = _Progress(sum(_size([kernel]) for kernel in kernels), len(kernels), report)
     failures: list[str] = []
 
@@ -59,15 +70,20 @@ def compile_all(
             assert process.stdout is not None
             while waiting and not failures:
                 with contextlib.suppress(IndexError):
-                    share = waiting.pop()
+                    later, share = waiting.pop()
+                    if later:
+                        ready.wait()
                     for kernel in share:
                         progress.begin(kernel)
                         process.stdin.write(f"{kernel.module} {kernel.function} {kernel.types}\n")
                         process.stdin.flush()
                         if process.stdout.readline() != "done\n":
                             failures.append(f"{kernel.name} does not compile: its process ended, see above")
+                            ready.set()
                             return
                         progress.end(kernel, _size([kernel]))
+                    if share is first:
+                        ready.set()
 
     cores = len(os.sched_getaffinity(0))
     threads = [threading.Thread(target=work) for _ in range(min(workers or cores, len(waiting)))]
@@ -97,17 +113,23 @@ def _compiler() -> Iterator[subprocess.Popen[str]]:
 def _size(kernels: Sequence[Listed]) -> int:
     """A measure of the time kernels take to compile: the number of Python instructions in them and in the functions
     they call, which are compiled once for all of them."""
+    return _reach(kernels)[0]
+
+
+def _reach(kernels: Sequence[Listed]) -> tuple[int, bool]:
+    """(The number of Python instructions in kernels and what they contain, whether they call kernels by name)."""
     seen: set[int] = set()
-    total = 0
+    total, by_name = 0, False
     waiting = [kernel.dispatcher().py_func for kernel in kernels]
     while waiting:
         function = waiting.pop()
         if id(function) not in seen:
             seen.add(id(function))
             total += len(function.__code__.co_code)
-            called = (function.__globals__.get(name) for name in function.__code__.co_names)
+            called = [function.__globals__.get(name) for name in function.__code__.co_names]
+            by_name |= any(isinstance(found, Separate) for found in called)
             waiting += [found.py_func for found in called if hasattr(found, "py_func")]
-    return total
+    return total, by_name
 
 
 class _Progress:

@@ -9,5 +9,6 @@ One file per job; callers check arguments, allocate and raise errors. Read first
 import vernier.storage.kernels.processor  # isort: skip
 import vernier.storage.kernels.cache
 import vernier.storage.kernels.cached_library
+import vernier.storage.kernels.front_end
 import vernier.storage.kernels.linking
 import vernier.storage.kernels.names  # noqa: F401

@@ -12,6 +12,7 @@ from numba import njit
 from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.grouping import GROUPED, SOME, SORTED, goes_at_once, group_rows, take_place
 from vernier.storage.kernels.packing import bits, join_words, pack_words, rows_equal
+from vernier.storage.kernels.separate import NUMBER, ROWS, WORDS, separate
 from vernier.storage.kernels.sorting import (
     DIGITS_FROM,
     DIGITS_TO,
@@ -23,6 +24,7 @@ from vernier.storage.kernels.sorting import (
 from vernier.storage.kernels.status import OVERFLOW
 
 
+@separate((WORDS, WORDS, WORDS), ROWS, WORDS, WORDS, WORDS, NUMBER, WORDS, WORDS, WORDS, NUMBER)
 @njit(cache=True)
 def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  # type: ignore[no-untyped-def]
     """The stable order of all rows by their words, and by the columns from number `exact` on. Returns (order[n], the
@@ -65,6 +67,7 @@ def sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind):  #
     return groups, one, two
 
 
+@separate(WORDS, ROWS, WORDS)
 @njit(cache=True)
 def sort_order(data: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """The stable order of all rows by the columns. O(n log n); O(n) if the first column is uniform or has few
@@ -109,6 +112,7 @@ def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]
     return consolidate_in(data, columns, one, two, groups, np.empty(data.shape, np.int64))
 
 
+@separate((ROWS, NUMBER), ROWS, WORDS, WORDS, WORDS, WORDS, ROWS)
 @njit(cache=True)
 def consolidate_in(data, columns, one, two, groups, out):  # type: ignore[no-untyped-def]
     """Like `consolidate`, in memory that the caller provides: one[n], two[n], groups[n], and `out`, with the shape of

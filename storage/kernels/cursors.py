@@ -5,6 +5,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.pointers import equal_words, load
+from vernier.storage.kernels.separate import NOTHING, NUMBER, ROWS, WORDS, separate
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.tries import (
@@ -164,6 +165,7 @@ def _compare_val(table, batch, val, rows, i, first, v):  # type: ignore[no-untyp
     return 0
 
 
+@separate(WORDS, ROWS, NUMBER)
 @njit(cache=True)
 def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
     """Offsets of the runs of equal keys in keyed rows `[hash | key (k) | …]` sorted by key: int64[keys + 1]."""
@@ -184,6 +186,7 @@ def key_runs(rows: np.ndarray, k: int) -> np.ndarray:
     return offsets[: count + 1]
 
 
+@separate(NOTHING, ROWS, NUMBER, ROWS, WORDS, NUMBER, WORDS)
 @njit(cache=True)
 def locate_keys(table, batch, rows, runs, k, places):  # type: ignore[no-untyped-def]
     """Write into places[q] the position of each run's key among the keys of a settled batch, -1 if it is not there.
@@ -251,6 +254,7 @@ def _add_run(table, batch, at, rows, first, last, k, v, again, counts):  # type:
     return False
 
 
+@separate((WORDS, NUMBER), ROWS, ROWS, WORDS, NUMBER, NUMBER)
 @njit(cache=True)
 def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
     """The total multiplicity of each of n rows in all settled batches of a table: (int64[n], status).

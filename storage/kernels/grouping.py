@@ -9,6 +9,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.packing import row_less
+from vernier.storage.kernels.separate import NUMBER, ROWS, WORDS, separate
 from vernier.storage.kernels.sorting import DIGITS_FROM, FEW, sort_two
 
 _GROUPS = 1 << 14
@@ -108,6 +109,7 @@ def _in_order(data, columns, exact, one, two):  # type: ignore[no-untyped-def]
     return True
 
 
+@separate((WORDS, WORDS, WORDS, NUMBER), ROWS, WORDS, NUMBER, WORDS, WORDS, WORDS)
 @njit(cache=True)
 def group_rows(data, columns, exact, one, two, groups):  # type: ignore[no-untyped-def]
     """Group rows by their first word if there are few distinct ones: (the first row of each group, where each group's

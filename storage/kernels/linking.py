@@ -31,6 +31,7 @@ from numba.core.targetconfig import TargetConfig
 
 from vernier.storage.kernels import listing
 from vernier.storage.kernels.names import OURS
+from vernier.storage.kernels.separate import load_separate
 
 # numba has no type information for these
 caching: Any = numba.core.caching
@@ -156,6 +157,8 @@ def _compile_late(self: Any, sig: Any) -> Any:
     """Dispatcher.compile, which emits machine code only for functions that Python calls."""
     global _depth
     with global_compiler_lock:
+        if _depth == 0:
+            load_separate(self)
         if _depth == 0 and self._cache.cache_path is not None and _is_ours(self.py_func):
             listing.check(self, sigutils.normalize_signature(sig)[0])
         _depth += 1

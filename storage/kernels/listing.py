@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vernier.storage.kernels.separate import Separate, dispatcher_of
+
 LIST = Path(__file__).with_name("signatures.txt")
 
 
@@ -31,9 +33,17 @@ class Listed(NamedTuple):
         """The kernel's full name."""
         return f"{self.module}.{self.function}"
 
+    def function_object(self) -> Any:
+        """What the kernel's module contains under its name."""
+        return getattr(importlib.import_module(self.module), self.function)
+
+    def is_separate(self) -> bool:
+        """Whether kernels that call it do not contain it."""
+        return isinstance(self.function_object(), Separate)
+
     def dispatcher(self) -> Any:
         """numba's dispatcher of the kernel."""
-        return getattr(importlib.import_module(self.module), self.function)
+        return dispatcher_of(self.function_object())
 
     def signature(self) -> Any:
         """The types, in numba's form."""
@@ -95,7 +105,7 @@ def check(dispatcher: Any, args: Sequence[Any]) -> None:
 def _called_by_product() -> bool:
     """Whether a module of this package makes the call that is being compiled; the compiler's own frames are skipped."""
     frame = sys._getframe(2)
-    compiler = ("numba", "llvmlite", "contextlib", __package__ + ".linking")
+    compiler = ("numba", "llvmlite", "contextlib", __package__ + ".linking", __package__ + ".separate")
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(compiler):
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "")).startswith("vernier.")

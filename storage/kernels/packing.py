@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from vernier.storage.kernels.cells import cell, put_word, word
+from vernier.storage.kernels.separate import NUMBER, ROWS, WORDS, separate
 
 _BLOCK = 1 << 10
 """Number of rows whose columns are packed at a time."""
@@ -102,6 +103,7 @@ def pack_known(data, n, columns, first, words, least, sizes):  # type: ignore[no
     return stop
 
 
+@separate(NUMBER, ROWS, WORDS, WORDS, WORDS)
 @njit(cache=True)
 def pack_words(data: np.ndarray, columns: np.ndarray, one: np.ndarray, two: np.ndarray) -> int:
     """Write into one[n] and two[n] two words per row that sort like the columns. The last column is in the second word

@@ -13,6 +13,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.packing import bits, row_less
+from vernier.storage.kernels.separate import NUMBER, ROWS, WORDS, separate
 
 FEW = 24
 """Up to this number of rows, insertion sort is fastest."""
@@ -379,6 +380,7 @@ def _mend_order(data, columns, exact, one, two, order, least, lost, room_one, ro
         i = stop + 1
 
 
+@separate((WORDS, WORDS), ROWS, WORDS, NUMBER, WORDS, WORDS, WORDS)
 @njit(cache=True)
 def sort_two(data, columns, exact, one, two, order):  # type: ignore[no-untyped-def]
     """Fill order[n] with the stable order of rows by two words each, and by the columns from number `exact` on; return

@@ -17,6 +17,7 @@ from numba.core.dispatcher import Dispatcher
 
 from vernier.service.cluster.precompile import warm
 from vernier.storage.kernels import listing
+from vernier.storage.kernels.separate import dispatcher_of
 
 warm()
 
@@ -29,7 +30,7 @@ def kernels():
     found = {}
     for package in ("vernier.storage.kernels", "vernier.operators.kernels", "vernier.service.kernels"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-            for value in vars(importlib.import_module(f"{package}.{module.name}")).values():
+            for value in map(dispatcher_of, vars(importlib.import_module(f"{package}.{module.name}")).values()):
                 if isinstance(value, Dispatcher) and value.stats.cache_path is not None:
                     found[f"{value.py_func.__module__}.{value.py_func.__qualname__}"] = value
     return found

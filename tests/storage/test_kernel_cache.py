@@ -52,7 +52,17 @@ def test_an_edit_in_a_kernel_that_a_kernel_imports_compiles_it_again(tmp_path: P
     folder.mkdir(parents=True)
     (tmp_path / "storage" / "__init__.py").touch()
     shutil.copy(KERNELS.parents[1] / "vernier.py", tmp_path)
-    for name in ("__init__", "cache", "cached_library", "linking", "listing", "names", "processor"):
+    for name in (
+        "__init__",
+        "cache",
+        "cached_library",
+        "front_end",
+        "linking",
+        "listing",
+        "names",
+        "processor",
+        "separate",
+    ):
         shutil.copy(KERNELS / f"{name}.py", folder)
     (folder / "caller.py").write_text(CALLER)
     (folder / "callee.py").write_text(CALLEE.format(factor=2))
