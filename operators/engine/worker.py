@@ -339,7 +339,7 @@ class Worker:
             self.inputs[name].waiting = part if len(part) else None
             taken += len(part)
             one_time = one_time and (len(part) == 0 or part[0, -2] == part[-1, -2])
-        loads = taken > MANY or (taken > LOAD and one_time)
+        loads = self.slice.loads = taken > MANY or (taken > LOAD and one_time)
         # With several workers all must decide alike, so by their common measure of the slice.
         small = taken <= MOST if self.exchange.workers == 1 else self.pace.share <= MOST
         if interprets and small and self._interpret(start, stop, self._waiting()):

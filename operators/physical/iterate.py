@@ -26,6 +26,9 @@ from vernier.storage.updates import Ints, consolidate_rows, sort_columns, togeth
 
 SHOWN = 3
 """Rows that an error shows as examples."""
+_COLLECTED, _GROWTH = 1 << 18, 4
+"""A loop's result is consolidated while the loop runs, when this number of rows has been collected, and again when as
+many times the rows that were left have been."""
 
 
 class Variable(Operator):
@@ -126,7 +129,7 @@ class Loop(Operator):
         """Run every round (now, j) for which any worker has work, in ascending j."""
         inner, (variables, leaves) = self.inner, self._edges
         for leave in leaves:
-            leave.collected.clear()
+            leave.begin()
         for variable in variables:
             variable.begin(now)
         if inner.woken(now):
@@ -140,7 +143,7 @@ class Loop(Operator):
             for variable in variables:
                 variable.collect(at, self.loop.max_rounds, self.loop.truncate, self.loop.label)
             for leave in leaves:
-                leave.collect(done)
+                leave.collect(at)
 
     def _run_next(self, now: Round, done: int) -> Round | None:
         """Run the least round after `done` for which any worker has work. Returns it, or None if there is none.
@@ -188,25 +191,48 @@ class Loop(Operator):
 
 
 class Leave(Operator):
-    """The body's output over all rounds of the loop, at the parent's round."""
+    """The body's output over all rounds of the loop, at the parent's round.
+
+    A row that the loop changes in one round and again in a later one has one change or none at the parent's round. When
+    many rows have been collected, they are consolidated, so that memory grows with the changes of the result instead of
+    those of all rounds. O(rows log rows) in all, because what is left may grow fourfold until the next time.
+    """
 
     def __init__(self, op: LeaveOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.body = scope.operator(op.input)
-        self.collected: list[Ints] = []
+        self.columns = np.arange(op.width + self.body.depth)
+        self.begin()
 
-    def collect(self, done: int) -> None:
+    def begin(self) -> None:
+        """Forget what an earlier attempt collected."""
+        self.collected: list[Ints] = []
+        self.settled: list[Ints] = []
+        self.room = _COLLECTED
+
+    def collect(self, at: Round) -> None:
         """Collect the body's output in the round that has just run."""
-        if self.body.out is not None:
-            self.collected.append(self.body.out)
+        if self.body.out is None:
+            return
+        self.collected.append(self.body.out)
+        self.room -= len(self.body.out)
+        if self.room < 0:
+            self.settled = [consolidate_rows(self._moved(at[:-1]), self.columns)]
+            self.room = max(_COLLECTED, _GROWTH * len(self.settled[0]))
 
     def step(self, now: Round) -> None:
         """Emit the changes of the loop's result at this round of the parent."""
+        self.out = self._moved(now) if self.collected or self.settled else None
+
+    def _moved(self, now: Round) -> Ints:
+        """What has been collected, at the parent's round."""
         parts, self.collected = self.collected, []
-        self.out = None
+        moved, self.settled = self.settled, []
         if parts:
             data = np.ascontiguousarray(together(parts))
-            self.out = relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1)
+            parts.clear()
+            moved.append(relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1))
+        return together(moved)
 
 
 class LoopRounds(Operator):
@@ -218,10 +244,14 @@ class LoopRounds(Operator):
         self.initial, self.body = scope.operator(op.initial), scope.operator(op.body)
         self.collected: list[Ints] = []
 
-    def collect(self, done: int) -> None:
-        """Collect the body's output in the round that has just run, which is `done`."""
+    def begin(self) -> None:
+        """Forget what an earlier attempt collected."""
+        self.collected.clear()
+
+    def collect(self, at: Round) -> None:
+        """Collect the body's output in the round that has just run."""
         if self.body.out is not None:
-            self.collected.append(_in_round(self.body.out, self.op.width - 1, done + 1))
+            self.collected.append(_in_round(self.body.out, self.op.width - 1, at[-1] + 1))
 
     def step(self, now: Round) -> None:
         """Emit the changes at this round of the parent."""

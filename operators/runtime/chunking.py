@@ -19,22 +19,27 @@ _MOST = 1 << 32
 """The most bytes to allocate for expected rows. An estimate can be far off: the keys of one piece may have more rows
 than all others together."""
 _NOTHING = np.empty((0, 0), np.int64)
+_SMALL = 1 << 25
+"""A buffer of at most this number of bytes is always kept."""
 
 
 class Gathered:
     """A buffer for the output of a step's pieces. The result is one matrix, without a second copy of the rows.
 
-    again: nothing refers to the rows any more in the next step, which reuses the buffer then.
+    again: nothing refers to the rows any more in the next step, which reuses the buffer then, unless the step before
+    used less than a quarter of it: the first rounds of a load give many rows, the others few.
     """
 
     def __init__(self, *, again: bool) -> None:
         self._again = again
         self._buffer = _NOTHING
+        self._used = 0
 
     def begin(self) -> None:
         """Begin a step."""
-        if not self._again:
+        if not self._again or (self._buffer.nbytes > _SMALL and 4 * self._used < len(self._buffer)):
             self._buffer = _NOTHING
+        self._used = 0
 
     def gather(self, given: list[Ints], times: float) -> None:
         """Merge the step's parts into one; the newest part is the output of one piece. All pieces together are expected
@@ -54,6 +59,7 @@ class Gathered:
         for part in fresh:
             self._buffer[count : count + len(part)] = part
             count += len(part)
+        self._used = count
         given[:] = [self._buffer[:count]]
 
     def release(self) -> None:

@@ -37,10 +37,11 @@ class Counters:
 @dataclass
 class Slice:
     """The interval of data times [lower, upper) that is being processed. Earlier times are read as `fold`, just below
-    it."""
+    it. loads: whether it has so many updates that what operators emit is released as early as possible."""
 
     lower: int = 0
     upper: int = 0
+    loads: bool = False
 
     @property
     def fold(self) -> int:
@@ -96,7 +97,7 @@ class Operator:
         """Called after the slice's interval is set; traces then hold only earlier slices."""
 
     def release(self) -> None:
-        """Release the output of the newest step after the slice. After a load it is as large as the data loaded."""
+        """Release the output of the newest step once all have read it. In a load it is as large as the data loaded."""
         self.out = self.keyed = None
         if self.given is not None:
             self.given.begin()

@@ -6,9 +6,10 @@ A round is the iteration of each loop around the scope, outermost first; the roo
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
+from vernier.operators.planning.loop_ops import LoopOp
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.budget import DOWNSTREAM, PIECE, Budget
 from vernier.operators.runtime.exchange import Exchange, Round
@@ -95,12 +96,31 @@ class ScopeRun:
                 return True
         return False
 
+    @cached_property
+    def _read_by(self) -> list[list[Operator]]:
+        """For each operator of the root scope: the operators of this scope that nothing reads after it. A loop reads
+        what the operators inside of it read."""
+        loops = {op.inner: op for op in self.plan.ops if isinstance(op, LoopOp)}
+        places = {operator.op.id: place for place, operator in enumerate(self.operators)}
+        last: dict[int, int] = {}
+        for op in self.plan.ops:
+            outermost = op
+            while outermost.scope != self.spec.id:
+                outermost = loops[outermost.scope]
+            for read in (*op.inputs, *op.companions(self.plan.ops)):
+                if read in places:
+                    last[read] = max(last.get(read, 0), places[outermost.id])
+        found: list[list[Operator]] = [[] for _ in self.operators]
+        for read, place in last.items():
+            found[place].append(self.by_id[read])
+        return found
+
     def run(self, now: Round, first: int = 0, last: int | None = None) -> None:
         """Run one step at round `now`: operators `first` to `last` (default: all) in topological order, on every worker
         alike."""
         clock = time.perf_counter
         started = clock()
-        for operator in self.operators[first:last]:
+        for place, operator in enumerate(self.operators[first:last]):
             try:
                 operator.step(now)
             except MemoryError as error:
@@ -115,6 +135,9 @@ class ScopeRun:
             ended = clock()
             counters.seconds += ended - started
             started = ended
+            if self.slice.loads and self.parent is None:
+                for read in self._read_by[place]:
+                    read.release()
         # Not earlier: an inner loop that runs in this step also notes this round, and that work has been done by now.
         if last is None:
             self.pending.discard(now)
