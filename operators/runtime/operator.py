@@ -37,7 +37,7 @@ class Counters:
 @dataclass
 class Slice:
     """The interval of data times [lower, upper) that is being processed. Earlier times are read as `fold`, just below
-    it. loads: whether it has so many updates that what operators emit is released as early as possible."""
+    it. loads: whether it is large, so that what operators emit is released as early as possible."""
 
     lower: int = 0
     upper: int = 0
