@@ -229,7 +229,7 @@ class Leave(Operator):
         parts, self.collected = self.collected, []
         moved, self.settled = self.settled, []
         if parts:
-            data = np.ascontiguousarray(together(parts))
+            data = together(parts, contiguous=True)
             parts.clear()
             moved.append(relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1))
         return together(moved)
