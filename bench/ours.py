@@ -75,7 +75,7 @@ class Runner:
         return sum(map(time.clock_gettime_ns, self._clocks))
 
     def _answer(self, taken: list[tuple[int, int]]) -> dict[str, Any]:
-        memory = sum(process.memory_info().rss for process in [psutil.Process(), *self._processes])
+        processes = [psutil.Process(), *self._processes]
         # Not after each epoch: what that leaves in the processor's caches would slow the next one.
         for changes in self.changes:
             self.sums.add(changes)
@@ -85,10 +85,17 @@ class Runner:
         return {
             "wall_ns": [wall for wall, _ in taken],
             "cpu_ns": [cpu for _, cpu in taken],
-            "resident": memory,
+            "resident": sum(process.memory_info().rss for process in processes),
+            "highest": sum(highest(process.pid) for process in processes),
             "timed": self.sums.timed,
             "timeless": self.sums.timeless,
         }
+
+
+def highest(process: int) -> int:
+    """The most bytes of memory that a process has had."""
+    lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
 def engine_of(plan: Plan, workers: int, threads: bool) -> Engine:

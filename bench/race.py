@@ -6,8 +6,9 @@
 An update puts an edge in and takes the oldest out, at a time of its own, or, for players with `/batch`, at one time
 with the others of its batch. The players take turns, a few batches each, forwards and back; after each turn their
 answers are compared, all changes with their times, by sums over them. What is printed are medians over the turns, the
-first of which is not counted: microseconds an update by the clock and of CPU (of all threads and processes). For
-single workers compare the CPU, which other work on the machine affects least. One JSON line.
+first of which is not counted: microseconds an update by the clock and of CPU (of all threads and processes), and
+memory: the most after a turn, and the most at any time, usually while the edges are loaded. For single workers compare
+the CPU, which other work on the machine affects least. One JSON line.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Times:
             "load_s": round(self.loaded["wall_ns"][0] / 1e9, 3),
             "load_cpu_s": round(self.loaded["cpu_ns"][0] / 1e9, 3),
             "resident_mb": round(max(turn["resident"] for turn in self.turns) / 2**20, 1),
+            "highest_mb": round(self.turns[-1]["highest"] / 2**20, 1),
         }
         for clock in ("wall", "cpu"):
             epochs = np.concatenate([turn[f"{clock}_ns"] for turn in counted])

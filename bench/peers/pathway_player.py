@@ -94,7 +94,9 @@ class Commands(pw.io.python.ConnectorSubject):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         answer = {
             "wall_ns": [wall for wall, _ in taken], "cpu_ns": [cpu for _, cpu in taken],
-            "resident": pages * resource.getpagesize(), "timed": self.sums.timed, "timeless": self.sums.timeless,
+            "resident": pages * resource.getpagesize(),
+            "highest": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+            "timed": self.sums.timed, "timeless": self.sums.timeless,
         }  # fmt: skip
         print(json.dumps(answer), flush=True)
 

@@ -39,10 +39,9 @@ from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import key_runs, locate_keys
 from vernier.storage.kernels.inlining import allocating, borrowing, inlined
-from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
+from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, narrow, offset, val_word
 from vernier.storage.kernels.wide import add_wide, fits, multiply_wide
 
 
@@ -57,20 +56,19 @@ def _read(state, places, q, key, page, paged, vector):  # type: ignore[no-untype
             continue
         first = offset(cell(state, batch, KEY_OFFSETS), at)
         end = offset(cell(state, batch, KEY_OFFSETS), at + 1)
-        val_offsets, stride = cell(state, batch, VAL_OFFSETS), cell(state, batch, VAL_STRIDE)
+        val_offsets = cell(state, batch, VAL_OFFSETS)
         for val in range(first, end):
             times = np.int64(0)
             start = offset(val_offsets, val)
             stop = offset(val_offsets, val + 1)
             for e in range(start, stop):
-                times += load(cell(state, batch, DIFFS), e * cell(state, batch, DIFF_STRIDE))
-            at = val * stride
-            base = np.int64(0)
+                times += narrow(cell(state, batch, DIFFS), e * cell(state, batch, DIFF_STRIDE))
+            at = base = np.int64(0)
             if paged:
-                base = page * load(cell(state, batch, VALS), at)
+                base = page * val_word(state, batch, val, 0)
                 at += 1
             for c in range(page):
-                total = word(vector, base + c) + times * load(cell(state, batch, VALS), at + c)
+                total = word(vector, base + c) + times * val_word(state, batch, val, at + c)
                 put_word(vector, base + c, total)
 
 

@@ -15,19 +15,16 @@ from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.consolidating import sort_order
 from vernier.storage.kernels.cursors import count_rows, key_runs, locate_keys
 from vernier.storage.kernels.inlining import inlined
-from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
+from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, narrow, offset, val_word
 
 
 @inlined
 def order_of_vals(table, one, i, two, j, words):  # type: ignore[no-untyped-def]
     """Compares the first words of val i of batch `one` and val j of batch `two`: -1, 0 or 1."""
-    first = cell(table, one, VALS) + 8 * i * cell(table, one, VAL_STRIDE)
-    second = cell(table, two, VALS) + 8 * j * cell(table, two, VAL_STRIDE)
     for c in range(words):
-        here, there = load(first, c), load(second, c)
+        here, there = val_word(table, one, i, c), val_word(table, two, j, c)
         if here != there:
             return -1 if here < there else 1
     return 0
@@ -36,9 +33,8 @@ def order_of_vals(table, one, i, two, j, words):  # type: ignore[no-untyped-def]
 @inlined
 def order_of_row(table, batch, i, rows, row, first, words):  # type: ignore[no-untyped-def]
     """Compares val i of a batch and the words rows[row, first:]: -1, 0 or 1."""
-    address = cell(table, batch, VALS) + 8 * i * cell(table, batch, VAL_STRIDE)
     for c in range(words):
-        here, there = load(address, c), cell(rows, row, first + c)
+        here, there = val_word(table, batch, i, c), cell(rows, row, first + c)
         if here != there:
             return -1 if here < there else 1
     return 0
@@ -103,7 +99,7 @@ def add_copies(table, batch, val, copies):  # type: ignore[no-untyped-def]
     start = offset(cell(table, batch, VAL_OFFSETS), val)
     stop = offset(cell(table, batch, VAL_OFFSETS), val + 1)
     for e in range(start, stop):
-        copies, wrapped = add_checked(copies, load(diffs, e * stride))
+        copies, wrapped = add_checked(copies, narrow(diffs, e * stride))
         if wrapped:
             return copies, True
     return copies, False
@@ -239,9 +235,8 @@ def read_ends(table, rows, k, v, fold, down, whole, most, flag):  # type: ignore
                     continue
                 if size == found.shape[0]:
                     found = more_rows(found, size)
-                address = cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE)
                 for c in range(v):
-                    put(found, size, c, load(address, c))
+                    put(found, size, c, val_word(table, batch, val, c))
                 put(found, size, v, copies)
                 if copies > 0 and (flag < 0 or cell(found, size, max(flag, 0)) != 0):
                     got += min(copies, most - got)

@@ -19,10 +19,9 @@ from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs
 from vernier.storage.kernels.inlining import borrowing, inlined
-from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import VAL_STRIDE, VALS
+from vernier.storage.kernels.tries import val_word
 
 VALUE, AHEAD, THROUGH, OUT, INTO, BEYOND = range(6)
 """What is known of changed row i and of the stretch behind it: its value; the extreme before the row and behind it,
@@ -82,9 +81,8 @@ def _extreme_before(records, low, high, here, rows, row, k, v, down, column, ext
             return wrapped
         if copies > 0:
             put(extremes, to, 0, 1)
-            address = cell(records, batch, VALS) + 8 * val * cell(records, batch, VAL_STRIDE)
             for c in range(1, extremes.shape[1]):
-                put(extremes, to, c, load(address, column + c - 1))
+                put(extremes, to, c, val_word(records, batch, val, column + c - 1))
             return False
 
 

@@ -16,10 +16,9 @@ from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs, locate_keys
 from vernier.storage.kernels.inlining import inlined
-from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, VAL_STRIDE, VALS, offset
+from vernier.storage.kernels.tries import DIFF_STRIDE, DIFFS, KEY_OFFSETS, VAL_OFFSETS, narrow, offset, val_word
 
 
 @njit(cache=True, inline="always")
@@ -76,13 +75,13 @@ def _read_numbers(state, rows, runs, k, lanes, numbers):  # type: ignore[no-unty
             first = offset(cell(state, batch, KEY_OFFSETS), at)
             end = offset(cell(state, batch, KEY_OFFSETS), at + 1)
             for val in range(first, end):
-                lane = load(cell(state, batch, VALS), val * cell(state, batch, VAL_STRIDE))
+                lane = val_word(state, batch, val, 0)
                 if lane >= lanes:
                     break  # states of earlier versions have further lanes
                 start = offset(cell(state, batch, VAL_OFFSETS), val)
                 stop = offset(cell(state, batch, VAL_OFFSETS), val + 1)
                 for e in range(start, stop):
-                    diff = load(cell(state, batch, DIFFS), e * cell(state, batch, DIFF_STRIDE))
+                    diff = narrow(cell(state, batch, DIFFS), e * cell(state, batch, DIFF_STRIDE))
                     total, wrapped = add_checked(cell(numbers, key, lane), diff)
                     if wrapped:
                         return True
@@ -106,7 +105,7 @@ def _count_keys(table, rows, runs, k):  # type: ignore[no-untyped-def]
                 continue
             total = word(counts, word(runs, i))
             for e in range(offset(val_offsets, at), offset(val_offsets, at + 1)):
-                total, wrapped = add_checked(total, load(diffs, e * diff_stride))
+                total, wrapped = add_checked(total, narrow(diffs, e * diff_stride))
                 if wrapped:
                     return counts[:0], OVERFLOW
             put_word(counts, word(runs, i), total)

@@ -25,10 +25,9 @@ from vernier.operators.kernels.surroundings import append_val, take_greatest
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs
 from vernier.storage.kernels.inlining import borrowing, inlined
-from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.prefix_sums import COPIES, SUMS, add_between
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import VAL_STRIDE, VALS
+from vernier.storage.kernels.tries import val_word
 
 _MOST = np.int64(1) << 40
 """Up to this number of copies, ranks as doubles are off by less than one."""
@@ -36,7 +35,7 @@ _MOST = np.int64(1) << 40
 
 @inlined
 def _is_null(table, batch, val, flag):  # type: ignore[no-untyped-def]
-    return flag >= 0 and load(cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE), flag) == 0
+    return flag >= 0 and val_word(table, batch, val, flag) == 0
 
 
 @borrowing

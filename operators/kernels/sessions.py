@@ -18,10 +18,9 @@ from vernier.operators.kernels.time_order import sorted_by_time
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs
 from vernier.storage.kernels.inlining import borrowing, inlined
-from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import VAL_STRIDE, VALS
+from vernier.storage.kernels.tries import val_word
 
 LATE = 121
 """The status if a value is so late that its session would end beyond the type."""
@@ -43,7 +42,7 @@ def _near(low, high, gap):  # type: ignore[no-untyped-def]
 
 @inlined
 def _value(table, batch, val, on):  # type: ignore[no-untyped-def]
-    return load(cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE), on)
+    return val_word(table, batch, val, on)
 
 
 @borrowing

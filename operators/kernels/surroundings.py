@@ -21,9 +21,8 @@ from vernier.operators.kernels.ends import (
 from vernier.storage.kernels.cells import cell, more_rows, put, put_word, word
 from vernier.storage.kernels.cursors import count_rows, key_runs
 from vernier.storage.kernels.inlining import inlined
-from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import VAL_STRIDE, VALS
+from vernier.storage.kernels.tries import val_word
 
 
 @inlined
@@ -64,9 +63,8 @@ def _seek(table, low, high, pos, rows, row, first, v):  # type: ignore[no-untype
 
 @inlined
 def append_val(table, batch, val, v, copies, found, size):  # type: ignore[no-untyped-def]
-    address = cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE)
     for c in range(v):
-        put(found, size, c, load(address, c))
+        put(found, size, c, val_word(table, batch, val, c))
     put(found, size, v, copies)
 
 

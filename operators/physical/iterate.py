@@ -26,9 +26,11 @@ from vernier.storage.updates import Ints, consolidate_rows, sort_columns, togeth
 
 SHOWN = 3
 """Rows that an error shows as examples."""
-_COLLECTED, _GROWTH = 1 << 18, 4
+_COLLECTED, _GROWTH = 1 << 18, 2
 """A loop's result is consolidated while the loop runs, when this number of rows has been collected, and again when as
 many times the rows that were left have been."""
+_MOVED = 1 << 16
+"""Parts are copied one by one from this number of rows on, so that each can go before the next is copied."""
 
 
 class Variable(Operator):
@@ -138,6 +140,8 @@ class Loop(Operator):
         while (at := self._run_next(now, done)) is not None:
             if at[-1] <= done:
                 raise RoundRepeated(loop=self.loop.label, round=str(at))
+            if done < 0:
+                self.scope.release_read(self)
             done = at[-1]
             self.rounds += 1
             for variable in variables:
@@ -195,7 +199,7 @@ class Leave(Operator):
 
     A row that the loop changes in one round and again in a later one has one change or none at the parent's round. When
     many rows have been collected, they are consolidated, so that memory grows with the changes of the result instead of
-    those of all rounds. O(rows log rows) in all, because what is left may grow fourfold until the next time.
+    those of all rounds. O(rows log rows) in all, because as many rows are collected as were left until the next time.
     """
 
     def __init__(self, op: LeaveOp, scope: ScopeRun) -> None:
@@ -228,9 +232,13 @@ class Leave(Operator):
         """What has been collected, at the parent's round."""
         parts, self.collected = self.collected, []
         moved, self.settled = self.settled, []
-        if parts:
-            data = together(parts, contiguous=True)
-            parts.clear()
+        while parts:
+            some = [parts.pop()]
+            count = len(some[0])
+            while parts and count < _MOVED:
+                some.append(parts.pop())
+                count += len(some[-1])
+            data = together(some, contiguous=True)
             moved.append(relocate(data, self.op.width, self.body.depth, np.array(now, np.int64), 1))
         return together(moved)
 

@@ -97,9 +97,9 @@ class ScopeRun:
         return False
 
     @cached_property
-    def _read_by(self) -> list[list[Operator]]:
-        """For each operator of the root scope: the operators of this scope that nothing reads after it. A loop reads
-        what the operators inside of it read."""
+    def _read_by(self) -> dict[int, list[Operator]]:
+        """For operators of the root scope, by their number in the plan: the operators of this scope that nothing reads
+        after it. A loop reads what the operators inside of it read."""
         loops = {op.inner: op for op in self.plan.ops if isinstance(op, LoopOp)}
         places = {operator.op.id: place for place, operator in enumerate(self.operators)}
         last: dict[int, int] = {}
@@ -110,17 +110,24 @@ class ScopeRun:
             for read in (*op.inputs, *op.companions(self.plan.ops)):
                 if read in places:
                     last[read] = max(last.get(read, 0), places[outermost.id])
-        found: list[list[Operator]] = [[] for _ in self.operators]
+        found: dict[int, list[Operator]] = {operator.op.id: [] for operator in self.operators}
         for read, place in last.items():
-            found[place].append(self.by_id[read])
+            found[self.operators[place].op.id].append(self.by_id[read])
         return found
+
+    def release_read(self, reader: Operator) -> None:
+        """In a load, release what nothing reads after this operator of the root scope. A loop calls it after its first
+        round, since only that one reads what is outside."""
+        if self.slice.loads and self.parent is None:
+            for read in self._read_by[reader.op.id]:
+                read.release()
 
     def run(self, now: Round, first: int = 0, last: int | None = None) -> None:
         """Run one step at round `now`: operators `first` to `last` (default: all) in topological order, on every worker
         alike."""
         clock = time.perf_counter
         started = clock()
-        for place, operator in enumerate(self.operators[first:last]):
+        for operator in self.operators[first:last]:
             try:
                 operator.step(now)
             except MemoryError as error:
@@ -135,9 +142,7 @@ class ScopeRun:
             ended = clock()
             counters.seconds += ended - started
             started = ended
-            if self.slice.loads and self.parent is None:
-                for read in self._read_by[place]:
-                    read.release()
+            self.release_read(operator)
         # Not earlier: an inner loop that runs in this step also notes this round, and that work has been done by now.
         if last is None:
             self.pending.discard(now)

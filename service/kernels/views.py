@@ -23,6 +23,7 @@ from vernier.storage.kernels.tries import (
     VAL_COUNT,
     VAL_OFFSETS,
     VALS,
+    narrow,
     offset,
 )
 
@@ -36,7 +37,7 @@ def _write_row(table: np.ndarray, k: int, v: int, key: int, val: int, out: np.nd
         for c in range(k):
             out[at, c] = load(table[KEY_WORDS], key * k + c)
     for c in range(v):
-        out[at, k + c] = load(table[VALS], val * v + c)
+        out[at, k + c] = narrow(table[VALS], val * v + c)
 
 
 @njit(cache=True, nogil=True)
@@ -52,7 +53,7 @@ def sum_until(table: np.ndarray, k: int, v: int, last: int) -> tuple[np.ndarray,
             total = 0
             for h in range(offset(table[VAL_OFFSETS], val), offset(table[VAL_OFFSETS], val + 1)):
                 if load(table[TIMES], h * table[TIME_STRIDE]) <= last:
-                    total, wrapped = add_checked(total, load(table[DIFFS], h * table[DIFF_STRIDE]))
+                    total, wrapped = add_checked(total, narrow(table[DIFFS], h * table[DIFF_STRIDE]))
                     if wrapped:
                         return out[:0], OVERFLOW
             if total != 0:
@@ -82,6 +83,6 @@ def pick_between(table: np.ndarray, k: int, v: int, lower: int, upper: int) -> n
                 if lower <= time < upper:
                     _write_row(table, k, v, key, val, out, at)
                     out[at, k + v] = time
-                    out[at, k + v + 1] = load(table[DIFFS], h * table[DIFF_STRIDE])
+                    out[at, k + v + 1] = narrow(table[DIFFS], h * table[DIFF_STRIDE])
                     at += 1
     return out

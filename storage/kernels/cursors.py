@@ -25,7 +25,9 @@ from vernier.storage.kernels.tries import (
     VAL_OFFSETS,
     VAL_STRIDE,
     VALS,
+    narrow,
     offset,
+    val_word,
 )
 
 _LINEAR = 16
@@ -137,19 +139,19 @@ def read_entries(table, batch, val, start, stop, v, d, rows, n):  # type: ignore
     times, time_stride = table[batch, TIMES], table[batch, TIME_STRIDE]
     rounds, round_stride = table[batch, ROUNDS], table[batch, ROUND_STRIDE]
     diffs, diff_stride = table[batch, DIFFS], table[batch, DIFF_STRIDE]
-    next_val = stop if val_offsets == 0 else load(val_offsets, val + 1)
+    next_val = stop if val_offsets == 0 else narrow(val_offsets, val + 1)
     for e in range(start, stop):
         if val_offsets == 0:
             val = e
         elif e == next_val:
             val += 1
-            next_val = load(val_offsets, val + 1)
+            next_val = narrow(val_offsets, val + 1)
         for c in range(v):
-            put(rows, n, c, load(vals, val * val_stride + c))
+            put(rows, n, c, narrow(vals, val * val_stride + c))
         put(rows, n, v, load(times, e * time_stride))
         for c in range(d):
-            put(rows, n, v + 1 + c, load(rounds, e * round_stride + c))
-        put(rows, n, v + 1 + d, load(diffs, e * diff_stride))
+            put(rows, n, v + 1 + c, narrow(rounds, e * round_stride + c))
+        put(rows, n, v + 1 + d, narrow(diffs, e * diff_stride))
         n += 1
     return n
 
@@ -157,9 +159,8 @@ def read_entries(table, batch, val, start, stop, v, d, rows, n):  # type: ignore
 @njit(cache=True, inline="always")
 def _compare_val(table, batch, val, rows, i, first, v):  # type: ignore[no-untyped-def]
     """Compares the batch's val with the words rows[i, first : first + v]: -1, 0 or 1."""
-    address, stride = cell(table, batch, VALS), cell(table, batch, VAL_STRIDE)
     for c in range(v):
-        here, there = load(address, val * stride + c), cell(rows, i, first + c)
+        here, there = val_word(table, batch, val, c), cell(rows, i, first + c)
         if here != there:
             return -1 if here < there else 1
     return 0
@@ -227,7 +228,7 @@ def _add_run(table, batch, at, rows, first, last, k, v, again, counts):  # type:
             else:
                 hi = middle
         order = 1
-        if v == 1:
+        if v == 1 and (vals & 7) == 0:
             lo += _count_below(vals, lo, hi, val_count, cell(rows, row, 1 + k))
             if lo < end:
                 order = 0 if load(vals, lo) == cell(rows, row, 1 + k) else 1
@@ -247,7 +248,7 @@ def _add_run(table, batch, at, rows, first, last, k, v, again, counts):  # type:
         while stop < end and val_offsets == 0 and _compare_val(table, batch, stop, rows, row, 1 + k, v) == 0:
             stop += 1
         for e in range(start, stop):
-            total, wrapped = add_checked(word(counts, row), load(diffs, e * diff_stride))
+            total, wrapped = add_checked(word(counts, row), narrow(diffs, e * diff_stride))
             if wrapped:
                 return True
             put_word(counts, row, total)
@@ -278,7 +279,7 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
         locate_keys(table, batch, rows, runs, k, places)
         key_offsets, vals = cell(table, batch, KEY_OFFSETS), cell(table, batch, VALS)
         diffs, diff_stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
-        plain = v == 1 and cell(table, batch, VAL_OFFSETS) == 0
+        plain = v == 1 and (vals & 7) == 0 and cell(table, batch, VAL_OFFSETS) == 0
         last = cell(table, batch, VAL_COUNT) - _BLOCK if plain else np.int64(-1)
         for i in range(q):
             at = word(places, i)
@@ -296,7 +297,7 @@ def count_rows(table, rows, runs, k, v):  # type: ignore[no-untyped-def]
                 if same != 0 and again[row] == 0:
                     for j in range(_BLOCK):
                         if (same >> j) & 1:
-                            total, wrapped = add_checked(word(counts, row), load(diffs, (lo + j) * diff_stride))
+                            total, wrapped = add_checked(word(counts, row), narrow(diffs, (lo + j) * diff_stride))
                             if wrapped:
                                 return counts[:0], OVERFLOW
                             put_word(counts, row, total)

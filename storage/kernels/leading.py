@@ -30,6 +30,7 @@ from vernier.storage.kernels.tries import (
     VAL_STRIDE,
     VALS,
     offset,
+    val_word,
 )
 
 _HEAD, _ENTRY, _AT, _END, _TIME, _SOURCE = range(6)
@@ -41,6 +42,12 @@ _FAR, _NEAR = 12, 6
 
 
 @inlined
+def _fetch(address, index):  # type: ignore[no-untyped-def]
+    """Fetch an entry of a column that may be narrow (kernels/tries.py)."""
+    fetch_word((address & -8) + index * (((address - 1) & 7) + 1), 0)
+
+
+@inlined
 def _look_ahead(table, whole, parts, vals, key):  # type: ignore[no-untyped-def]
     """Fetch what a loop over keys will read of those after number `key`."""
     q = vals.shape[0]
@@ -48,13 +55,13 @@ def _look_ahead(table, whole, parts, vals, key):  # type: ignore[no-untyped-def]
         batch = word(whole, part)
         if key + _FAR < q and cell(vals, key + _FAR, 2 * part) >= 0:
             val = cell(vals, key + _FAR, 2 * part)
-            fetch_word(cell(table, batch, VALS), val * cell(table, batch, VAL_STRIDE))
+            _fetch(cell(table, batch, VALS), val * cell(table, batch, VAL_STRIDE))
             if cell(table, batch, VAL_OFFSETS) != 0:
-                fetch_word(cell(table, batch, VAL_OFFSETS), val)
+                _fetch(cell(table, batch, VAL_OFFSETS), val)
         if key + _NEAR < q and cell(vals, key + _NEAR, 2 * part) >= 0:
             entry = offset(cell(table, batch, VAL_OFFSETS), cell(vals, key + _NEAR, 2 * part))
-            fetch_word(cell(table, batch, ROUNDS), entry * cell(table, batch, ROUND_STRIDE))
-            fetch_word(cell(table, batch, DIFFS), entry * cell(table, batch, DIFF_STRIDE))
+            _fetch(cell(table, batch, ROUNDS), entry * cell(table, batch, ROUND_STRIDE))
+            _fetch(cell(table, batch, DIFFS), entry * cell(table, batch, DIFF_STRIDE))
             fetch_word(cell(table, batch, TIMES), entry * cell(table, batch, TIME_STRIDE))
 
 
@@ -65,10 +72,9 @@ def _order(table, sources, one, two, v):  # type: ignore[no-untyped-def]
         return -1 if cell(sources, one, _HEAD) < cell(sources, two, _HEAD) else 1
     if v > 1:
         here, there = cell(sources, one, _ENTRY), cell(sources, two, _ENTRY)
-        i = cell(sources, one, _AT) * cell(table, here, VAL_STRIDE)
-        j = cell(sources, two, _AT) * cell(table, there, VAL_STRIDE)
+        i, j = cell(sources, one, _AT), cell(sources, two, _AT)
         for c in range(1, v):
-            a, b = load(cell(table, here, VALS), i + c), load(cell(table, there, VALS), j + c)
+            a, b = val_word(table, here, i, c), val_word(table, there, j, c)
             if a != b:
                 return -1 if a < b else 1
     return 0
@@ -89,8 +95,7 @@ def _move(table, sources, source, at, v):  # type: ignore[no-untyped-def]
     put(sources, source, _AT, at)
     head = np.int64(0)
     if v > 0 and at < cell(sources, source, _END):
-        entry = cell(sources, source, _ENTRY)
-        head = load(cell(table, entry, VALS), at * cell(table, entry, VAL_STRIDE))
+        head = val_word(table, cell(sources, source, _ENTRY), at, 0)
     put(sources, source, _HEAD, head)
 
 
@@ -102,10 +107,9 @@ def _end_of_val(table, sources, source, v):  # type: ignore[no-untyped-def]
     end = at + 1
     if cell(table, entry, VAL_OFFSETS) != 0:
         return end
-    vals, stride = cell(table, entry, VALS), cell(table, entry, VAL_STRIDE)
     while end < cell(sources, source, _END):
         for c in range(v):
-            if load(vals, end * stride + c) != load(vals, at * stride + c):
+            if val_word(table, entry, end, c) != val_word(table, entry, at, c):
                 return end
         end += 1
     return end

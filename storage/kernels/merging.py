@@ -28,6 +28,7 @@ from vernier.storage.kernels.tries import (
     VAL_COUNT,
     VAL_OFFSETS,
     VALS,
+    narrow,
     offset,
 )
 
@@ -53,10 +54,22 @@ def _compare_words(a: int, b: int, count: int) -> int:
 
 
 @njit(cache=True, inline="always")
+def _round_of(table: np.ndarray, i: int, c: int) -> int:
+    """Round number c of entry i."""
+    return narrow(word(table, ROUNDS), i * word(table, ROUND_STRIDE) + c)
+
+
+@njit(cache=True, inline="always")
+def _diff_of(table: np.ndarray, i: int) -> int:
+    return narrow(word(table, DIFFS), i * word(table, DIFF_STRIDE))
+
+
+@njit(cache=True, inline="always")
 def _compare_entries(a: np.ndarray, i: int, b: np.ndarray, j: int, d: int, since: int) -> int:
-    order = _compare_words(_at(a, ROUNDS, ROUND_STRIDE, i), _at(b, ROUNDS, ROUND_STRIDE, j), d)
-    if order != 0:
-        return order
+    for c in range(d):
+        one, two = _round_of(a, i, c), _round_of(b, j, c)
+        if one != two:
+            return -1 if one < two else 1
     x = max(load(_at(a, TIMES, TIME_STRIDE, i), 0), since)
     y = max(load(_at(b, TIMES, TIME_STRIDE, j), 0), since)
     return 0 if x == y else -1 if x < y else 1
@@ -85,18 +98,18 @@ def _merge_entries(  # type: ignore[no-untyped-def]
         else:
             from_a = ha < stop_a
         if from_a:
-            time, diff = load(_at(a, TIMES, TIME_STRIDE, ha), 0), load(_at(a, DIFFS, DIFF_STRIDE, ha), 0)
-            coordinates = _at(a, ROUNDS, ROUND_STRIDE, ha)
+            time, diff = load(_at(a, TIMES, TIME_STRIDE, ha), 0), _diff_of(a, ha)
+            coordinates, at = word(a, ROUNDS), ha * word(a, ROUND_STRIDE)
             ha += 1
         else:
-            time, diff = load(_at(b, TIMES, TIME_STRIDE, hb), 0), load(_at(b, DIFFS, DIFF_STRIDE, hb), 0)
-            coordinates = _at(b, ROUNDS, ROUND_STRIDE, hb)
+            time, diff = load(_at(b, TIMES, TIME_STRIDE, hb), 0), _diff_of(b, hb)
+            coordinates, at = word(b, ROUNDS), hb * word(b, ROUND_STRIDE)
             hb += 1
         time = max(time, since)
         equal = n > first and word(times, n - 1) == time
         if equal:
             for c in range(d):
-                if load(coordinates, c) != cell(rounds, n - 1, c):
+                if narrow(coordinates, at + c) != cell(rounds, n - 1, c):
                     equal = False
                     break
         if equal:
@@ -110,7 +123,7 @@ def _merge_entries(  # type: ignore[no-untyped-def]
         put_word(times, n, time)
         put_word(diffs, n, diff)
         for c in range(d):
-            put(rounds, n, c, load(coordinates, c))
+            put(rounds, n, c, narrow(coordinates, at + c))
         n += 1
     if n > first and word(diffs, n - 1) == 0:
         n -= 1
@@ -122,7 +135,7 @@ def _append_entries(a, h, stop, since, first, n, times, diffs):  # type: ignore[
     """Write the entries [h, stop) of a val without rounds after those of it that begin at number `first`, all of which
     are as early: (new n, wrapped)."""
     for i in range(h, stop):
-        time, diff = max(load(_at(a, TIMES, TIME_STRIDE, i), 0), since), load(_at(a, DIFFS, DIFF_STRIDE, i), 0)
+        time, diff = max(load(_at(a, TIMES, TIME_STRIDE, i), 0), since), _diff_of(a, i)
         if n > first and word(times, n - 1) == time:
             total, wrapped = add_checked(word(diffs, n - 1), diff)
             if wrapped:
@@ -189,12 +202,17 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
             is_open = True
         while fuel > 0 and (va < end_a or vb < end_b):
             if va < end_a and vb < end_b:
-                order = _compare_words(vals_a + 8 * va * v, vals_b + 8 * vb * v, v)
+                order = 0
+                for c in range(v):
+                    x, y = narrow(vals_a, va * v + c), narrow(vals_b, vb * v + c)
+                    if x != y:
+                        order = -1 if x < y else 1
+                        break
             else:
                 order = -1 if va < end_a else 1
-            words = vals_a + 8 * va * v if order <= 0 else vals_b + 8 * vb * v
+            words, at = (vals_a, va * v) if order <= 0 else (vals_b, vb * v)
             for c in range(v):
-                put(vals, nv, c, load(words, c))
+                put(vals, nv, c, narrow(words, at + c))
             ha = stop_a = hb = stop_b = 0
             if order <= 0:
                 ha, stop_a = offset(entries_of_a, va), offset(entries_of_a, va + 1)
@@ -209,20 +227,18 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
                 # One update: nothing to sum, and no update is zero.
                 if order < 0:
                     put_word(times, n, max(load(_at(a, TIMES, TIME_STRIDE, ha), 0), since))
-                    put_word(diffs, n, load(_at(a, DIFFS, DIFF_STRIDE, ha), 0))
-                    coordinates = _at(a, ROUNDS, ROUND_STRIDE, ha)
+                    put_word(diffs, n, _diff_of(a, ha))
+                    coordinates, at = word(a, ROUNDS), ha * word(a, ROUND_STRIDE)
                 else:
                     put_word(times, n, max(load(_at(b, TIMES, TIME_STRIDE, hb), 0), since))
-                    put_word(diffs, n, load(_at(b, DIFFS, DIFF_STRIDE, hb), 0))
-                    coordinates = _at(b, ROUNDS, ROUND_STRIDE, hb)
+                    put_word(diffs, n, _diff_of(b, hb))
+                    coordinates, at = word(b, ROUNDS), hb * word(b, ROUND_STRIDE)
                 for c in range(d):
-                    put(rounds, n, c, load(coordinates, c))
+                    put(rounds, n, c, narrow(coordinates, at + c))
                 n += 1
             elif size == 2 and order == 0 and d == 0 and newest <= since:
                 # Both times become `since`.
-                total, wrapped = add_checked(
-                    load(_at(a, DIFFS, DIFF_STRIDE, ha), 0), load(_at(b, DIFFS, DIFF_STRIDE, hb), 0)
-                )
+                total, wrapped = add_checked(_diff_of(a, ha), _diff_of(b, hb))
                 if wrapped:
                     return OVERFLOW
                 put_word(times, n, since)
@@ -286,7 +302,7 @@ def _add_keys(a, b, since, fuel, state, columns):  # type: ignore[no-untyped-def
     while key_a < keys_a and key_b < keys_b and key_a + key_b - start < fuel:
         x, y = load(hashes_a, key_a), load(hashes_b, key_b)
         from_a, from_b = np.int64(x <= y), np.int64(y <= x)
-        left, right = load(diffs_a, key_a * stride_a) & -from_a, load(diffs_b, key_b * stride_b) & -from_b
+        left, right = narrow(diffs_a, key_a * stride_a) & -from_a, narrow(diffs_b, key_b * stride_b) & -from_b
         total, over = add_checked(left, right)
         wrapped |= over
         put_word(hashes, n, min(x, y))
@@ -300,14 +316,14 @@ def _add_keys(a, b, since, fuel, state, columns):  # type: ignore[no-untyped-def
         stop = max(key_a, min(keys_a, start + fuel - key_b))
         for key in range(key_a, stop):
             put_word(hashes, n, load(hashes_a, key))
-            put_word(diffs, n, load(diffs_a, key * stride_a))
+            put_word(diffs, n, narrow(diffs_a, key * stride_a))
             n += 1
         key_a = stop
     elif key_a == keys_a:
         stop = max(key_b, min(keys_b, start + fuel - key_a))
         for key in range(key_b, stop):
             put_word(hashes, n, load(hashes_b, key))
-            put_word(diffs, n, load(diffs_b, key * stride_b))
+            put_word(diffs, n, narrow(diffs_b, key * stride_b))
             n += 1
         key_b = stop
     many = state[MANY_DIFFS] == 1

@@ -28,6 +28,10 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
         """The eight bytes at `address`, in native order, as int64."""
         return np.int64(ctypes.c_int64.from_address(int(address)).value)
 
+    def store_unaligned(address: int, value: int) -> None:
+        """Write int64 `value` as the eight bytes at `address`, in native order."""
+        ctypes.c_int64.from_address(int(address)).value = int(value)
+
     def load_byte(address: int) -> np.int64:
         """The byte at `address`, 0 to 255."""
         return np.int64(ctypes.c_uint8.from_address(int(address)).value)
@@ -78,6 +82,16 @@ else:
             return builder.load(builder.inttoptr(args[0], ir.PointerType(ir.IntType(64))), align=1)
 
         return types.int64(types.int64), generate
+
+    @intrinsic
+    def store_unaligned(typingctx: Any, address: Any, value: Any) -> Any:
+        """Write int64 `value` as the eight bytes at `address`, in native order."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            builder.store(args[1], builder.inttoptr(args[0], ir.PointerType(ir.IntType(64))), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
 
     @intrinsic
     def load_byte(typingctx: Any, address: Any) -> Any:

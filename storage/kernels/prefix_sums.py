@@ -24,9 +24,9 @@ from vernier.storage.kernels.tries import (
     KEYS,
     VAL_COUNT,
     VAL_OFFSETS,
-    VAL_STRIDE,
-    VALS,
+    narrow,
     offset,
+    val_word,
 )
 from vernier.storage.kernels.wide import add_wide, multiply_wide
 
@@ -48,7 +48,7 @@ def copies_of_val(table, batch, val):  # type: ignore[no-untyped-def]
     diffs, stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
     copies, val_offsets = np.int64(0), cell(table, batch, VAL_OFFSETS)
     for e in range(offset(val_offsets, val), offset(val_offsets, val + 1)):
-        copies += load(diffs, e * stride)
+        copies += narrow(diffs, e * stride)
     return copies
 
 
@@ -76,13 +76,12 @@ def add_vals(table, batch, first, stop, column, words, flag, sign, totals, at): 
         copied += copies
         if column < 0:
             continue
-        address = cell(table, batch, VALS) + 8 * val * cell(table, batch, VAL_STRIDE)
-        if flag >= 0 and load(address, flag) == 0:
+        if flag >= 0 and val_word(table, batch, val, flag) == 0:
             continue
         put(totals, at, VALUES, cell(totals, at, VALUES) + copies)
-        one = load(address, column)
+        one = val_word(table, batch, val, column)
         if words == 2:
-            add_value(totals, at, one, load(address, column + 1) ^ _LEAST, copies)
+            add_value(totals, at, one, val_word(table, batch, val, column + 1) ^ _LEAST, copies)
         else:
             add_value(totals, at, one >> 63, one, copies)
     put(totals, at, COPIES, copied)
@@ -136,10 +135,8 @@ def extend_sums(table, batch, first, stop, column, words, flag, sums):  # type: 
 @inlined
 def _alike(table, batch, one, two, v):  # type: ignore[no-untyped-def]
     """Whether two vals of a batch are equal."""
-    first = cell(table, batch, VALS) + 8 * one * cell(table, batch, VAL_STRIDE)
-    second = cell(table, batch, VALS) + 8 * two * cell(table, batch, VAL_STRIDE)
     for c in range(v):
-        if load(first, c) != load(second, c):
+        if val_word(table, batch, one, c) != val_word(table, batch, two, c):
             return False
     return True
 
@@ -154,7 +151,7 @@ def owing_keys(table, batch, k, v):  # type: ignore[no-untyped-def]
     """
     none = np.empty(0, np.int64)
     diffs, stride = cell(table, batch, DIFFS), cell(table, batch, DIFF_STRIDE)
-    if cell(table, batch, VAL_COUNT) == 0 or (stride == 0 and load(diffs, 0) > 0):
+    if cell(table, batch, VAL_COUNT) == 0 or (stride == 0 and narrow(diffs, 0) > 0):
         return none, 0
     rows, taken, n = np.empty((16, 1 + k + v), np.int64), np.empty((16, 1), np.int64), 0
     for key in range(cell(table, batch, KEYS)):
@@ -174,9 +171,8 @@ def owing_keys(table, batch, k, v):  # type: ignore[no-untyped-def]
             for c in range(k):
                 at = key * cell(table, batch, KEY_STRIDE) + c
                 put(rows, n, 1 + c, load(cell(table, batch, KEY_WORDS), at) if k > 1 else np.int64(0))
-            address = cell(table, batch, VALS) + 8 * head * cell(table, batch, VAL_STRIDE)
             for c in range(v):
-                put(rows, n, 1 + k + c, load(address, c))
+                put(rows, n, 1 + k + c, val_word(table, batch, head, c))
             put(taken, n, 0, copies)
             n += 1
     if n == 0:

@@ -9,11 +9,15 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell
 from vernier.storage.kernels.hashing import unmix
-from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.inlining import inlined
+from vernier.storage.kernels.pointers import load, load_unaligned
 
 # Columns of a batch's row in the table of addresses that kernels read. Strides count words and are 0 for a constant
 # column. An offsets address of 0 means that the offsets count 0, 1, 2 …. A FLAT entry is a sorted matrix of keyed rows:
 # each row counts as a key of its own, and rows of the same key are adjacent.
+#
+# Offsets, vals, rounds and diffs may have fewer than eight bytes a number. The three lowest bits of the column's
+# address, which are otherwise 0, then say how many: 1, 2 or 4. Behind such a column are eight bytes that may be read.
 HASHES, HASH_STRIDE, KEYS, KEY_WORDS, KEY_STRIDE, KEY_OFFSETS = 0, 1, 2, 3, 4, 5
 VALS, VAL_STRIDE, VAL_COUNT, VAL_OFFSETS = 6, 7, 8, 9
 TIMES, TIME_STRIDE, ROUNDS, ROUND_STRIDE, DIFFS, DIFF_STRIDE, UPDATES, FLAT = 10, 11, 12, 13, 14, 15, 16, 17
@@ -21,9 +25,23 @@ FIELDS = 18
 
 
 @njit(cache=True, inline="always")
+def narrow(address: int, index: int) -> int:
+    """Number `index` of a column of offsets, vals, rounds or diffs, however many bytes it has for one."""
+    others = (address - 1) & 7
+    unused = 56 - 8 * others
+    return (load_unaligned((address & -8) + index * (others + 1)) << unused) >> unused
+
+
+@inlined
+def val_word(table, batch, val, c):  # type: ignore[no-untyped-def]
+    """Word c of a val of a batch."""
+    return narrow(cell(table, batch, VALS), val * cell(table, batch, VAL_STRIDE) + c)
+
+
+@njit(cache=True, inline="always")
 def offset(address: int, index: int) -> int:
     """Where item `index` begins, from the offsets at an address."""
-    return index if address == 0 else load(address, index)
+    return index if address == 0 else narrow(address, index)
 
 
 @njit(cache=True)
@@ -181,9 +199,9 @@ def flatten(table: np.ndarray, k: int, v: int, d: int, first: int, stop: int) ->
                     for c in range(k):
                         out[i, 1 + c] = load(table[KEY_WORDS], key * k + c)
                 for c in range(v):
-                    out[i, 1 + k + c] = load(table[VALS], val * v + c)
+                    out[i, 1 + k + c] = narrow(table[VALS], val * v + c)
                 out[i, 1 + k + v] = load(table[TIMES], h * table[TIME_STRIDE])
                 for c in range(d):
-                    out[i, 2 + k + v + c] = load(table[ROUNDS], h * table[ROUND_STRIDE] + c)
-                out[i, 2 + k + v + d] = load(table[DIFFS], h * table[DIFF_STRIDE])
+                    out[i, 2 + k + v + c] = narrow(table[ROUNDS], h * table[ROUND_STRIDE] + c)
+                out[i, 2 + k + v + d] = narrow(table[DIFFS], h * table[DIFF_STRIDE])
     return out

@@ -20,6 +20,7 @@ import numpy as np
 from vernier.storage.errors import DiffOverflow
 from vernier.storage.kernels import tries
 from vernier.storage.kernels.advancing import advance_rows
+from vernier.storage.kernels.growing import pack_many
 from vernier.storage.kernels.keying import consolidate_keyed
 from vernier.storage.kernels.loading import MOST, load_keyed, unmix_words
 from vernier.storage.strings.string_heap import Heap, Texts, unite
@@ -27,6 +28,8 @@ from vernier.storage.updates import Ints, Updates, sort_columns, whole_of
 
 COLUMNS = ("hashes", "keys", "key_offsets", "vals", "val_offsets", "times", "rounds", "diffs")
 """The names of a batch's columns, in the order in which kernels return them."""
+_MANY = 1 << 15
+"""From this number of rows on, offsets, vals, rounds and diffs take as few bytes as they need."""
 
 
 def keyed_columns(key_width: int, val_width: int, depth: int) -> Ints:
@@ -114,7 +117,8 @@ class Batch:
     """An immutable trie for the data times [lower, upper), compacted to `since`.
 
     hashes[K]; keys[K, key_width] (no rows unless key_width > 1); key_offsets[K + 1] and val_offsets[V + 1] (empty:
-    identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1].
+    identity); vals[V, val_width]; times[n or 1]; rounds[n or 1, depth]; diffs[n or 1]. All are int64, but offsets,
+    vals, rounds and diffs of a large batch that was built in memory may be narrower.
 
     `ref` says where the batch is persisted; None if it is not. `parts` are the batches that represent a large merged
     batch on disk until it is persisted. `texts` contains the contents of the long texts in its rows; it is None if rows
@@ -198,6 +202,9 @@ class Batch:
     def of_rows(rows: Ints, key_width: int, depth: int, lower: int, upper: int, since: int) -> Batch:
         """The batch of keyed rows that are already sorted and consolidated. O(n)."""
         val_width = rows.shape[1] - 3 - key_width - depth
+        if len(rows) >= _MANY:
+            shape = key_width, val_width, depth
+            return Batch.of_columns(pack_many(rows, *shape), shape, len(rows), lower, upper, since)
         columns, address = tries.pack(rows, key_width, val_width, depth)
         return Batch(key_width, val_width, depth, len(rows), lower, upper, since, columns, address)
 
@@ -207,8 +214,21 @@ class Batch:
     ) -> Batch:
         """The batch of columns and addresses that kernels.growing.finish_trie returns. shape: (key words, val words,
         depth)."""
-        arrays = dict(zip(COLUMNS, columns[:-1], strict=True))
-        return Batch(*shape, updates, lower, upper, since, arrays, columns[-1])
+        arrays, address = dict(zip(COLUMNS, columns[:-1], strict=True)), columns[-1]
+        alone, (_, val_width, depth) = min(updates, 1), shape
+        vals, rounds = int(address[tries.VAL_COUNT]), updates if address[tries.ROUND_STRIDE] else alone
+        for name, field, entries in (
+            ("key_offsets", tries.KEY_OFFSETS, len(arrays["hashes"]) + 1),
+            ("vals", tries.VALS, vals * val_width),
+            ("val_offsets", tries.VAL_OFFSETS, vals + 1),
+            ("rounds", tries.ROUNDS, rounds * depth),
+            ("diffs", tries.DIFFS, updates if address[tries.DIFF_STRIDE] else alone),
+        ):
+            size = int(address[field]) & 7 or 8
+            arrays[name] = arrays[name][: size * entries].view(f"i{size}")
+        arrays["vals"] = arrays["vals"].reshape(vals, val_width)
+        arrays["rounds"] = arrays["rounds"].reshape(rounds, depth)
+        return Batch(*shape, updates, lower, upper, since, arrays, address)
 
     @staticmethod
     def build(updates: Updates, key_width: int, lower: int, upper: int, since: int) -> Batch:
@@ -271,8 +291,8 @@ class Batch:
         return self.texts
 
     def arrays(self) -> dict[str, Ints]:
-        """The columns by name, contiguous, and the arrays of its dictionary if it has one."""
-        columns = {name: np.ascontiguousarray(getattr(self, name)) for name in COLUMNS}
+        """The columns by name, contiguous, all of int64, and the arrays of its dictionary if it has one."""
+        columns = {name: np.ascontiguousarray(getattr(self, name), np.int64) for name in COLUMNS}
         return columns if self.texts is None else columns | self.texts.arrays()
 
     @property
@@ -283,7 +303,8 @@ class Batch:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.arrays().values())
+        texts = {} if self.texts is None else self.texts.arrays()
+        return sum(array.nbytes for array in (*(getattr(self, name) for name in COLUMNS), *texts.values()))
 
     def keyed(self, keys: tuple[int, int] | None = None) -> Ints:
         """Keyed rows in order; if `keys` is given, only those of the keys at positions [first, stop). O(rows)."""
@@ -312,9 +333,11 @@ class Batch:
         None. O(1), because columns are shared."""
         if len(self.times) > 1:
             return None
-        arrays = {name: getattr(self, name) for name in COLUMNS} | {"times": np.maximum(self.times, since)}
+        times, address = np.maximum(self.times, since), self.address.copy()
+        address[tries.TIMES] = times.ctypes.data
+        arrays = {name: getattr(self, name) for name in COLUMNS} | {"times": times}
         return Batch(
-            self.key_width, self.val_width, self.depth, self.updates, self.lower, self.upper, since, arrays
+            self.key_width, self.val_width, self.depth, self.updates, self.lower, self.upper, since, arrays, address
         )  # fmt: skip
 
     def to_updates(self) -> Updates:

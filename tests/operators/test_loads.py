@@ -12,6 +12,7 @@ from tests.properties.test_known import FAMILIES, check
 from vernier.operators.engine import worker
 from vernier.operators.runtime import chunking
 from vernier.operators.runtime.operator import Operator
+from vernier.storage.trace import batch, spine
 
 
 @no_timeout
@@ -33,3 +34,18 @@ def test_programs_give_the_same(family: str, monkeypatch: pytest.MonkeyPatch) ->
         for deep in (False, True):
             check(FAMILIES[family], replace(motion(seed, deep=deep), interpret=False))
     assert released > 0
+
+
+@no_timeout
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("interpret", [True, False])
+def test_narrow_columns_give_the_same(family: str, interpret: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All batches that Python builds are narrow; small slices, if they are interpreted, read them and add wide ones."""
+    monkeypatch.setattr(worker, "MANY", 6 if interpret else 0)
+    monkeypatch.setattr(batch, "_MANY", 0)
+    for name in ("MANY", "_ONE_PASS", "_FOLDED"):
+        monkeypatch.setattr(spine, name, 0)
+    monkeypatch.setattr(spine, "LARGE", 1)
+    for seed in seeds(6):
+        for deep in (False, True):
+            check(FAMILIES[family], replace(motion(seed, deep=deep), interpret=interpret))

@@ -8,8 +8,8 @@
 //! * `run COUNT SIZE exact|batch`: so many batches of so many updates, each at its own time or all at the batch's first.
 //! * `log`: writes the changes so far to the file LOG (two words of a row, time, multiplicity), when there is one.
 //!
-//! An answer has nanoseconds by the clock and of CPU (all threads) of each batch, bytes of resident memory, and two sums
-//! over all changes so far that do not depend on their order: with their times, and without.
+//! An answer has nanoseconds by the clock and of CPU (all threads) of each batch, bytes of resident memory now and at the
+//! highest, and two sums over all changes so far that do not depend on their order: with their times, and without.
 
 mod programs;
 
@@ -40,10 +40,11 @@ fn cpu() -> u64 {
     at.seconds as u64 * 1_000_000_000 + at.nanoseconds as u64
 }
 
-/// Bytes of this process that are in memory.
-fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux's memory statistics");
-    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+/// Bytes of this process in memory: now (`VmRSS:`) or at the highest (`VmHWM:`).
+fn memory(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux's memory statistics");
+    let line = text.lines().find(|line| line.starts_with(name)).expect("a line of the memory that is resident");
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
 /// A number that depends on all words; bench/stream.py has the same.
@@ -89,8 +90,9 @@ impl Shared {
     fn answer(&self, wall: &[u64], cpu: &[u64]) {
         let (timed, timeless) = (self.timed.load(Relaxed), self.timeless.load(Relaxed));
         println!(
-            "{{\"wall_ns\":{wall:?},\"cpu_ns\":{cpu:?},\"resident\":{},\"timed\":{timed},\"timeless\":{timeless}}}",
-            resident()
+            "{{\"wall_ns\":{wall:?},\"cpu_ns\":{cpu:?},\"resident\":{},\"highest\":{},\"timed\":{timed},\"timeless\":{timeless}}}",
+            memory("VmRSS:"),
+            memory("VmHWM:")
         );
     }
 
