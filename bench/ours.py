@@ -24,6 +24,7 @@ from vernier.operators.engine.local import LocalEngine
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
 from vernier.service.replay.forked_engine import ForkedWorkers
+from vernier.storage.memory import peak_bytes
 from vernier.storage.trace import spill
 from vernier.storage.updates import MIN_TIME, Ints, Updates
 
@@ -86,16 +87,10 @@ class Runner:
             "wall_ns": [wall for wall, _ in taken],
             "cpu_ns": [cpu for _, cpu in taken],
             "resident": sum(process.memory_info().rss for process in processes),
-            "highest": sum(highest(process.pid) for process in processes),
+            "highest": sum(peak_bytes(process.pid) for process in processes),
             "timed": self.sums.timed,
             "timeless": self.sums.timeless,
         }
-
-
-def highest(process: int) -> int:
-    """The most bytes of memory that a process has had."""
-    lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
 def engine_of(plan: Plan, workers: int, threads: bool) -> Engine:

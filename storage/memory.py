@@ -31,6 +31,15 @@ def private_bytes() -> int:
     return resident - shared
 
 
+def peak_bytes(process: int, proc: Path = _PROC) -> int:
+    """The most resident memory that a process has had; 0 if it is gone or the system does not report it."""
+    try:
+        with open(proc / f"{process}/status", encoding="ascii", errors="replace") as status:
+            return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)
+    except OSError:
+        return 0
+
+
 def _statm() -> tuple[int, int]:
     try:
         with open(_PROC / "self/statm", encoding="ascii") as file:

@@ -199,7 +199,7 @@ class Leave(Operator):
 
     A row that the loop changes in one round and again in a later one has one change or none at the parent's round. When
     many rows have been collected, they are consolidated, so that memory grows with the changes of the result instead of
-    those of all rounds. O(rows log rows) in all, because as many rows are collected as were left until the next time.
+    those of all rounds. O(rows log rows) in all, because what is left may grow threefold until the next time.
     """
 
     def __init__(self, op: LeaveOp, scope: ScopeRun) -> None:

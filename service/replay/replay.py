@@ -31,6 +31,7 @@ from vernier.service.replay.forked_engine import ForkedWorkers
 from vernier.service.replay.rows_at import RowsAt
 from vernier.service.toolchain.first_use import have_jars, have_kernels
 from vernier.storage.errors import CallerError
+from vernier.storage.memory import peak_bytes
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import CLOSED, MIN_TIME, Ints, Updates
 
@@ -266,8 +267,6 @@ def _peak_memory() -> int:
 
 def _peak_of(process: psutil.Process) -> int:
     try:
-        with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as status:
-            peaks = [line.split()[1] for line in status if line.startswith("VmHWM:")]
-        return int(peaks[0]) * 1024 if peaks else int(process.memory_info().rss)
-    except (OSError, psutil.Error):
+        return peak_bytes(process.pid) or int(process.memory_info().rss)
+    except psutil.Error:
         return 0

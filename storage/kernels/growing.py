@@ -231,14 +231,8 @@ def append_piece(rows, columns, k, v, d, counts, trie):  # type: ignore[no-untyp
 
 @njit(cache=True)
 def _fit(column, size):  # type: ignore[no-untyped-def]
-    """The column without its unused tail. Copied if more than half is unused, because the tail may have been written to
-    before."""
-    return column[:size].copy() if 2 * size < column.shape[0] else column[:size]
-
-
-@njit(cache=True)
-def _fit_rows(column, size):  # type: ignore[no-untyped-def]
-    """Like `_fit`, for a matrix."""
+    """The column, or matrix, without its unused tail. Copied if more than half is unused, because the tail may have
+    been written to before."""
     return column[:size].copy() if 2 * size < column.shape[0] else column[:size]
 
 
@@ -254,7 +248,7 @@ def finish_trie(counts, columns):  # type: ignore[no-untyped-def]
     nk, nv, n, size = counts[NK], counts[NV], counts[N], _offset_bytes(hashes.shape[0])
     row = np.zeros(FIELDS, np.int64)
     hashes = _fit(hashes, nk)
-    keys = _fit_rows(keys, nk if keys.shape[0] > 0 else 0)
+    keys = _fit(keys, nk if keys.shape[0] > 0 else 0)
     vals = _fit(vals, counts[VAL_BYTES] * counts[VAL_WORDS] * nv + BEHIND)
     if key_offsets.shape[0] > 0:
         _put(key_offsets, size, nk, nv)

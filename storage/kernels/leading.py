@@ -30,6 +30,7 @@ from vernier.storage.kernels.tries import (
     VAL_STRIDE,
     VALS,
     offset,
+    place_of,
     val_word,
 )
 
@@ -44,7 +45,7 @@ _FAR, _NEAR = 12, 6
 @inlined
 def _fetch(address, index):  # type: ignore[no-untyped-def]
     """Fetch an entry of a column that may be narrow (kernels/tries.py)."""
-    fetch_word((address & -8) + index * (((address - 1) & 7) + 1), 0)
+    fetch_word(place_of(address, index), 0)
 
 
 @inlined

@@ -44,19 +44,13 @@ STATE_WORDS = 16
 
 
 @njit(cache=True, inline="always")
-def _compare_words(a: int, b: int, count: int) -> int:
-    """Compares `count` words at one address with those at another: -1, 0 or 1."""
+def _compare(a: int, i: int, b: int, j: int, count: int) -> int:
+    """Compares `count` numbers of one column, from number i on, with those of another, from j on: -1, 0 or 1."""
     for c in range(count):
-        x, y = load(a, c), load(b, c)
+        x, y = narrow(a, i + c), narrow(b, j + c)
         if x != y:
             return -1 if x < y else 1
     return 0
-
-
-@njit(cache=True, inline="always")
-def _round_of(table: np.ndarray, i: int, c: int) -> int:
-    """Round number c of entry i."""
-    return narrow(word(table, ROUNDS), i * word(table, ROUND_STRIDE) + c)
 
 
 @njit(cache=True, inline="always")
@@ -66,10 +60,9 @@ def _diff_of(table: np.ndarray, i: int) -> int:
 
 @njit(cache=True, inline="always")
 def _compare_entries(a: np.ndarray, i: int, b: np.ndarray, j: int, d: int, since: int) -> int:
-    for c in range(d):
-        one, two = _round_of(a, i, c), _round_of(b, j, c)
-        if one != two:
-            return -1 if one < two else 1
+    order = _compare(word(a, ROUNDS), i * word(a, ROUND_STRIDE), word(b, ROUNDS), j * word(b, ROUND_STRIDE), d)
+    if order != 0:
+        return order
     x = max(load(_at(a, TIMES, TIME_STRIDE, i), 0), since)
     y = max(load(_at(b, TIMES, TIME_STRIDE, j), 0), since)
     return 0 if x == y else -1 if x < y else 1
@@ -175,7 +168,7 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
                 x, y = load(hashes_a, key_a), load(hashes_b, key_b)
                 order = 0 if x == y else -1 if x < y else 1
                 if order == 0 and k > 1:
-                    order = _compare_words(word(a, KEY_WORDS) + 8 * key_a * k, word(b, KEY_WORDS) + 8 * key_b * k, k)
+                    order = _compare(word(a, KEY_WORDS), key_a * k, word(b, KEY_WORDS), key_b * k, k)
             elif key_a < keys_a:
                 order = -1
             elif key_b < keys_b:
@@ -202,12 +195,7 @@ def _merge(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyp
             is_open = True
         while fuel > 0 and (va < end_a or vb < end_b):
             if va < end_a and vb < end_b:
-                order = 0
-                for c in range(v):
-                    x, y = narrow(vals_a, va * v + c), narrow(vals_b, vb * v + c)
-                    if x != y:
-                        order = -1 if x < y else 1
-                        break
+                order = _compare(vals_a, va * v, vals_b, vb * v, v)
             else:
                 order = -1 if va < end_a else 1
             words, at = (vals_a, va * v) if order <= 0 else (vals_b, vb * v)

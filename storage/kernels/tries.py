@@ -25,11 +25,16 @@ FIELDS = 18
 
 
 @njit(cache=True, inline="always")
+def place_of(address: int, index: int) -> int:
+    """The address of number `index` of a column of offsets, vals, rounds or diffs."""
+    return (address & -8) + index * (((address - 1) & 7) + 1)
+
+
+@njit(cache=True, inline="always")
 def narrow(address: int, index: int) -> int:
     """Number `index` of a column of offsets, vals, rounds or diffs, however many bytes it has for one."""
-    others = (address - 1) & 7
-    unused = 56 - 8 * others
-    return (load_unaligned((address & -8) + index * (others + 1)) << unused) >> unused
+    unused = 56 - 8 * ((address - 1) & 7)
+    return (load_unaligned(place_of(address, index)) << unused) >> unused
 
 
 @inlined
