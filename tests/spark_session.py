@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 @contextmanager
 def session(cores: int, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with this number of cores and these settings; it stops at the end."""
-    builder = SparkSession.builder.master(f"local[{cores}]")
+    # The JVM of an earlier session, which no spark-submit started, names no application.
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("tests")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
