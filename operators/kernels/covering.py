@@ -138,7 +138,9 @@ def _correct(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation):  # type: ignore[no-untyped-def]
+def _cover(  # type: ignore[no-untyped-def]
+    keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation, leading
+):
     """What `cover_keys` does in nested loops: (corrections, visits, status, key at fault)."""
     d = now.shape[0]
     q = keyed.shape[0]
@@ -159,12 +161,17 @@ def _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggr
             diffs = np.empty(times.shape[0], np.int64)
         if size >= stretch.shape[1]:
             stretch, free, taken = work_space(2 * size)
-        if scheduled + size > visits.shape[0]:
-            visits = more_rows(visits, scheduled + size)
+        if scheduled + size + last - two > visits.shape[0]:
+            visits = more_rows(visits, scheduled + size + last - two)
         visited = scheduled
         for e in range(base, stop):
             if not below(inputs, e, v + 1, now):
                 scheduled = schedule(visits, visited, scheduled, inputs, e, v + 1, now)
+        if leading != 0:
+            # What was not read has changed the output at these rounds.
+            for e in range(two, last):
+                if not below(outputs, e, w + 1, now):
+                    scheduled = schedule(visits, visited, scheduled, outputs, e, w + 1, now)
         finish_visits(visits, visited, scheduled, keyed, key, k, d)
         put(free, 0, 0, fold)
         put(free, 1, 0, NEVER)
@@ -196,7 +203,7 @@ def cover_keys(  # type: ignore[no-untyped-def]
     `outputs`, a matrix of the same width, which the call may replace by a larger one. heads, slots and index, which
     have space for all keys, say where they are; if heads is empty, no covers are kept. fresh: the keyed rows that the
     input has got in this step, if they are known, sorted by key and val. leading: 1 if the inputs are what
-    storage/kernels/leading.py reads.
+    storage/kernels/leading.py reads; in nested loops, visits are then scheduled for the rounds of the output, too.
 
     Returns (corrections `[hash | key | out val | time | now | diff]` in order, each once; visits `[rounds | hash |
     key]`; outputs; status; key at fault). O(entries of the vals up to the first val that is always present), plus
@@ -204,7 +211,9 @@ def cover_keys(  # type: ignore[no-untyped-def]
     covers are kept, the vals before the first one that has changed in this round are not read.
     """
     if now.shape[0] > 1:
-        rows, visits, status, key = _cover(keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation)
+        rows, visits, status, key = _cover(
+            keyed, k, in_spans, inputs, v, out_spans, outputs, w, now, fold, aggregation, leading
+        )
         return rows, visits, outputs, status, key
     if k == 1 and v == 1 and w == 1 and now.shape[0] == 1:
         # Single words in a loop that is not nested: constant widths let the compiler unroll the inner loops.

@@ -6,6 +6,8 @@ output accumulated`.
 - *Which visits*: a visit of a key at round r schedules further visits at r ∨ r' for every round r' ≰ r in the key's
   input history, old and new.
 - *Which times*: a visit considers every data time of the slice at which the key was touched at any round <= r.
+- *Where less is read*: where one val decides, a visit may read a key's leading vals only, and in a nested loop then
+  schedules the rounds of the key's output, too (docs/decisions/0050-leading-vals-in-nested-loops.md).
 - *What is skipped*: no correction is due at (t, r) if the key has no output at exactly r by then and, for some level of
   the loop, no input at rounds <= r that agree with r at that level. This needs logic(∅) = ∅.
 
@@ -35,7 +37,8 @@ from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints
 
 LONG = 16
-"""From this number of updates a key on, a reduction in a loop reads the leading vals alone, in each round anew."""
+"""From this number of updates a key on, a reduction in a loop that is not nested reads the leading vals alone, in each
+round anew. Loads, in which nothing is cached, do so from the beginning, also in nested loops."""
 MOST_STEPS = 32
 """Up to this number of steps. A key costs all steps in which it is, in each round; what is cached, only new ones."""
 _NO_ROWS, _NO_WORDS = np.empty((0, 1), np.int64), np.empty(0, np.int64)
@@ -50,10 +53,10 @@ class Reduce(Reduction):
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
         self.in_order = not self.compared and of_one_val(op.aggregations)
         self.reads_output = self.reads_output and not (self.in_order and self.depth == 1)
-        self.may_lead = self.in_order and self.depth == self.input.depth == 1 and not self.total
+        self.may_lead = self.in_order and self.depth == self.input.depth and not self.total
         self.may_lead = self.may_lead and self.trace is not None and op.aggregations[0][KIND] in (PRESENT, MIN)
         self.leads = False
-        """Whether leading vals are read in the running slice."""
+        """Whether leading vals are read, in the running slice or, in nested loops, in the running step."""
         self.led: object = None
         """The slice for which that was decided."""
 
@@ -72,7 +75,9 @@ class Reduce(Reduction):
 
     def step(self, now: Round) -> None:
         """Visit the keys that changed and the keys scheduled for this round."""
-        if self.may_lead and self.led is not self.scope.slice:
+        if self.may_lead and self.depth > 1:
+            self.leads = self.input.trace.loading
+        elif self.may_lead and self.led is not self.scope.slice:
             self.led = self.scope.slice
             self.leads = self.input.trace.entries_a_key >= LONG or self.input.trace.loading
         super().step(now)
@@ -82,14 +87,16 @@ class Reduce(Reduction):
         trace = self.input.trace
         if not self.leads or self.trace is None:
             return super().select(keys, now, fold)
+        rule = self.aggregations[0]
+        limit = int(rule[LIMIT]) if rule[KIND] == PRESENT else 1
+        if self.depth > 1:
+            return trace.select_leading(keys, fold=fold, now=now, both=False, limit=limit)
         if len(trace.steps) > MOST_STEPS:
             self.leads = False
             self.trace.drop_covers()
             return super().select(keys, now, fold)
         self.trace.covers(keys, fold)  # may clear those that there are
-        rule = self.aggregations[0]
-        limit = int(rule[LIMIT]) if rule[KIND] == PRESENT else 1
-        return trace.select_leading(keys, fold=fold, now=int(now[0]), both=self.trace.forgot_covers, limit=limit)
+        return trace.select_leading(keys, fold=fold, now=now, both=self.trace.forgot_covers, limit=limit)
 
     def reserve(self, keys: Ints) -> None:
         """For covers, if they are kept."""

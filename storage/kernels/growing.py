@@ -122,10 +122,9 @@ def _widened(column, size, n, d, wider, rows):  # type: ignore[no-untyped-def]
     return wide
 
 
-@njit(cache=True)
-def append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
-    """Append keyed rows, sorted and consolidated, whose keys follow those already there, to a growing trie. Returns its
-    columns, some of which may have been reallocated. O(rows)."""
+@njit(cache=True, forceinline=True)
+def _append(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
+    """The body of `append_rows`, compiled into it for known widths and once for any."""
     hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = columns
     m, at_time, last = left.shape[0], 1 + k + v, 2 + k + v + d
     rows = hashes.shape[0]
@@ -216,6 +215,18 @@ def append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
         n += 1
     counts[NK], counts[NV], counts[N] = nk, nv, n
     return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs
+
+
+@njit(cache=True)
+def append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
+    """Append keyed rows, sorted and consolidated, whose keys follow those already there, to a growing trie. Returns its
+    columns, some of which may have been reallocated. O(rows)."""
+    if k == 1 and v == 1 and d == 1:
+        # Constant widths of one word get a loop of their own, whose inner loops are unrolled.
+        return _append(left, 1, 1, 1, counts, columns)
+    if k == 1 and v == 1 and d == 2:
+        return _append(left, 1, 1, 2, counts, columns)
+    return _append(left, k, v, d, counts, columns)
 
 
 @njit(cache=True)

@@ -117,13 +117,18 @@ def _end_of_val(table, sources, source, v):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _lasts(arena, at, size, v, begin, now, limit):  # type: ignore[no-untyped-def]
-    """Whether a val surely has `limit` copies at all times from `begin` on, by its updates at rounds up to `now`."""
+def _lasts(arena, at, size, v, d, begin, now, ago, limit):  # type: ignore[no-untyped-def]
+    """Whether a val surely has `limit` copies at all times from `begin` on, by its updates at rounds up to the one that
+    is `ago` before `now`."""
     there, gone = np.int64(0), np.int64(0)
     wrapped = False
     for e in range(at, at + size):
-        if cell(arena, e, v + 1) <= now:
-            diff, more = cell(arena, e, v + 2), False
+        counts = True
+        for c in range(d):
+            if cell(arena, e, v + 1 + c) > word(now, c) - ago:
+                counts = False
+        if counts:
+            diff, more = cell(arena, e, v + 1 + d), False
             if cell(arena, e, v) <= begin:
                 there, more = add_checked(there, diff)
             elif diff < 0:
@@ -167,7 +172,7 @@ def _find_vals(table, whole, parts, keyed, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, forceinline=True)
 def _select(  # type: ignore[no-untyped-def]
-    table, keyed, k, v, settled, before, fold, now, both, limit, heads, slots, links, arena, generation, index
+    table, keyed, k, v, d, settled, before, fold, now, both, limit, heads, slots, links, arena, generation, index
 ):
     """The body of `select_leading`, compiled into it once for known widths and once for any."""
     q, older = keyed.shape[0], min(settled, before)
@@ -178,7 +183,7 @@ def _select(  # type: ignore[no-untyped-def]
     vals = _find_vals(table, whole, parts, keyed, k)
     least = parts + before - older
     sources = np.empty((least + 1, _SOURCE), np.int64)
-    spans, spare = np.empty((q, 2), np.int64), np.empty((_ROOM, v + 3), np.int64)
+    spans, spare = np.empty((q, 2), np.int64), np.empty((_ROOM, v + d + 2), np.int64)
     # Behind what is cached, which other callers read.
     used, words = index[USED], keyed.ctypes.data + 8
     for i in range(q):
@@ -223,17 +228,17 @@ def _select(  # type: ignore[no-untyped-def]
                 if end + size + stop - start > arena.shape[0]:
                     arena = more_rows(arena, end + size + stop - start)
                 if stop - start > spare.shape[0]:
-                    spare = np.empty((2 * (stop - start), v + 3), np.int64)
+                    spare = np.empty((2 * (stop - start), v + d + 2), np.int64)
                 size, wrapped = add_entries(
-                    table, entry, val, start, stop, v, 1, cell(sources, source, _TIME), arena, end, size, spare
+                    table, entry, val, start, stop, v, d, cell(sources, source, _TIME), arena, end, size, spare
                 )
                 if wrapped:
                     return spans, arena, OVERFLOW
                 _move(table, sources, source, after, v)
             first = end
             end += size
-            if _lasts(arena, first, size, v, begin, now, limit):
-                if not both or _lasts(arena, first, size, v, begin, now - 1, limit):
+            if _lasts(arena, first, size, v, d, begin, now, 0, limit):
+                if not both or _lasts(arena, first, size, v, d, begin, now, 1, limit):
                     break
             left = 0
             for source in range(n):
@@ -253,18 +258,56 @@ def _select(  # type: ignore[no-untyped-def]
 def select_leading(  # type: ignore[no-untyped-def]
     table, keyed, k, v, settled, before, fold, now, both, limit, heads, slots, links, arena, generation, index
 ):
-    """What `select_keys` returns, in a loop that is not nested, of each key up to its first val that has `limit` copies
-    at all times of the slice, by the updates at rounds up to `now`, and, if `both`, one that has them by those up to
-    the round before; all updates of these vals, also at later rounds. Nothing is cached.
+    """What `select_keys` returns of each key up to its first val that has `limit` copies at all times of the slice, by
+    the updates at rounds up to `now`, and, if `both`, one that has them by those up to the round that is one less in
+    every loop; all updates of these vals, also at later rounds. Nothing is cached.
 
-    The parameters are those of `select_keys`. If all updates of a key are of this slice and have the same time, as in a
-    load, times before it do not count. A key costs O(its entries in what is returned x the batches and steps in which
-    it is); the arena is the given one or a larger one, and histories lie behind what is cached in it.
+    The parameters are those of `select_keys`; now[d]: a round. If all updates of a key are of this slice and have the
+    same time, as in a load, times before it do not count. A key costs O(its entries in what is returned x the batches
+    and steps in which it is); the arena is the given one or a larger one, and histories lie behind what is cached in
+    it.
     """
-    if k == 1 and v == 1:
+    d = now.shape[0]
+    if k == 1 and v == 1 and d == 1:
         return _select(
-            table, keyed, 1, 1, settled, before, fold, now, both, limit, heads, slots, links, arena, generation, index
+            table,
+            keyed,
+            1,
+            1,
+            1,
+            settled,
+            before,
+            fold,
+            now,
+            both,
+            limit,
+            heads,
+            slots,
+            links,
+            arena,
+            generation,
+            index,
+        )
+    if k == 1 and v == 1 and d == 2:
+        return _select(
+            table,
+            keyed,
+            1,
+            1,
+            2,
+            settled,
+            before,
+            fold,
+            now,
+            both,
+            limit,
+            heads,
+            slots,
+            links,
+            arena,
+            generation,
+            index,
         )
     return _select(
-        table, keyed, k, v, settled, before, fold, now, both, limit, heads, slots, links, arena, generation, index
+        table, keyed, k, v, d, settled, before, fold, now, both, limit, heads, slots, links, arena, generation, index
     )

@@ -8,7 +8,7 @@ is four bytes per row.
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, put, word
+from vernier.storage.kernels.cells import cell, fetch, put, word
 from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
 from vernier.storage.kernels.hashing import hash_row, unmix
 from vernier.storage.kernels.keying import source_columns
@@ -17,6 +17,8 @@ MOST = 1 << 32
 """The number of rows that positions can distinguish."""
 _PIECE = 1 << 13
 """Rows in a piece, roughly: with the memory to sort them they fit the second-level cache."""
+_AHEAD = 12
+"""How many rows ahead of the one that is read the memory of a row is fetched."""
 _TOP = np.uint64(1 << 63)
 
 
@@ -61,6 +63,9 @@ def load_keyed(data, key, val, tail, columns):  # type: ignore[no-untyped-def]
     for number in range(begins.shape[0] - 1):
         first, size = begins[number], begins[number + 1] - begins[number]
         for row in range(size):
+            ahead = np.int64(places[first + min(row + _AHEAD, size - 1)])
+            fetch(data, ahead, 0)
+            fetch(data, ahead, data.shape[1] - 1)
             i = np.int64(places[first + row])
             put(piece, row, 0, hash_row(data, i, key))
             for c in range(source.shape[0]):

@@ -142,7 +142,7 @@ class HistoryCache:
 
     def select_leading(
         self, table: Ints, keyed: Ints, settled: int, before: int, sealed: int, tries: int, fold: int,
-        now: int, both: bool, limit: int,
+        now: Ints, both: bool, limit: int,
     ) -> tuple[Selection, int]:  # fmt: skip
         """The same up to the first val that decides (kernels.leading.select_leading); nothing is cached."""
         self._prepare(table, keyed[:0], settled, before, sealed, tries, fold)

@@ -293,10 +293,10 @@ class Trace:
             raise DiffOverflow(operation=f"addition in {self.name}")
         return selection
 
-    def select_leading(self, keyed: Ints, *, fold: int, now: int, both: bool, limit: int) -> Selection:
+    def select_leading(self, keyed: Ints, *, fold: int, now: Ints, both: bool, limit: int) -> Selection:
         """What `select` returns, of each key up to its first val that has `limit` copies at all times of the slice, by
-        the updates at rounds up to `now`, and, if `both`, one that has them by those up to the round before. For
-        traces with one round. Raises DiffOverflow."""
+        the updates at rounds up to `now`, and, if `both`, one that has them by those up to the round that is one
+        less in every loop. Raises DiffOverflow."""
         selection, status = self.histories.select_leading(*self._asked(keyed, None), fold, now, both, limit)
         if status != 0:
             raise DiffOverflow(operation=f"addition in {self.name}")
