@@ -29,11 +29,12 @@ from vernier.storage.kernels.tries import (
     flatten,
     offset,
     pack,
+    write_keys,
 )
 
-_PIECE = 1 << 15
+_PIECE = 1 << 14
 """Rows in a piece, roughly: with the memory to sort them they fit the second-level cache."""
-MANY = 4 * _PIECE
+MANY = 8 * _PIECE
 """Above this number of rows, they are processed piece by piece."""
 _MOST = np.int64(2**63 - 1)
 
@@ -158,9 +159,9 @@ def _next_piece(table, first, done, ends):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _put_behind(row, more, at_time, since, piece, count, held):  # type: ignore[no-untyped-def]
+def _put_behind(row, more, at_time, since, piece, count):  # type: ignore[no-untyped-def]
     """Copy `more` keyed rows from address `row` behind piece[:count], with times advanced to `since`; returns the new
-    count. held: the owner of the memory at that address, passed so that it is not freed before the copy."""
+    count."""
     width = piece.shape[1]
     for _ in range(more):
         for c in range(width):
@@ -191,13 +192,10 @@ def close_steps(table, first, rows, k, v, d, since, columns):  # type: ignore[no
             if done[part] == ends[part]:
                 continue
             if cell(table, first + part, FLAT) == 0:
-                some = flatten(table[first + part], k, v, d, done[part], ends[part])
-                row = some.ctypes.data
+                count = write_keys(table, first + part, k, v, d, done[part], ends[part], since, piece, count)
             else:
-                some = piece
                 row = cell(table, first + part, HASHES) + 8 * width * done[part]
-            more = _before(table, first + part, ends[part]) - _before(table, first + part, done[part])
-            count = _put_behind(row, more, at_time, since, piece, count, some)
+                count = _put_behind(row, ends[part] - done[part], at_time, since, piece, count)
             done[part] = ends[part]
         trie, status = append_piece(piece[:count], columns, k, v, d, counts, trie)
         if status != 0:

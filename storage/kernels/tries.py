@@ -7,7 +7,7 @@ time) and without duplicates, keyed rows contain the same as a trie; `pack` and 
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell
+from vernier.storage.kernels.cells import cell, put
 from vernier.storage.kernels.hashing import unmix
 from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.pointers import load, load_unaligned
@@ -22,6 +22,7 @@ HASHES, HASH_STRIDE, KEYS, KEY_WORDS, KEY_STRIDE, KEY_OFFSETS = 0, 1, 2, 3, 4, 5
 VALS, VAL_STRIDE, VAL_COUNT, VAL_OFFSETS = 6, 7, 8, 9
 TIMES, TIME_STRIDE, ROUNDS, ROUND_STRIDE, DIFFS, DIFF_STRIDE, UPDATES, FLAT = 10, 11, 12, 13, 14, 15, 16, 17
 FIELDS = 18
+_FIRST = np.int64(-(2**63))
 
 
 @njit(cache=True, inline="always")
@@ -180,33 +181,62 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
     return columns, describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, n)
 
 
+@njit(cache=True, forceinline=True)
+def _write(table, batch, k, v, d, first, stop, since, rows, at):  # type: ignore[no-untyped-def]
+    """The body of `write_keys`, compiled into it for known widths and once for any."""
+    hashes, key_words = cell(table, batch, HASHES), cell(table, batch, KEY_WORDS)
+    key_offsets, val_offsets, vals = (
+        cell(table, batch, KEY_OFFSETS),
+        cell(table, batch, VAL_OFFSETS),
+        cell(table, batch, VALS),
+    )
+    times, rounds, diffs = cell(table, batch, TIMES), cell(table, batch, ROUNDS), cell(table, batch, DIFFS)
+    time_stride, round_stride, diff_stride = (
+        cell(table, batch, TIME_STRIDE), cell(table, batch, ROUND_STRIDE), cell(table, batch, DIFF_STRIDE),
+    )  # fmt: skip
+    v0 = offset(key_offsets, first)
+    h0 = offset(val_offsets, v0)
+    for key in range(first, stop):
+        hashed, v1 = load(hashes, key), offset(key_offsets, key + 1)
+        word = unmix(hashed) if k == 1 else np.int64(0)
+        for val in range(v0, v1):
+            h1 = offset(val_offsets, val + 1)
+            for h in range(h0, h1):
+                put(rows, at, 0, hashed)
+                if k == 1:
+                    put(rows, at, 1, word)
+                else:
+                    for c in range(k):
+                        put(rows, at, 1 + c, load(key_words, key * k + c))
+                for c in range(v):
+                    put(rows, at, 1 + k + c, narrow(vals, val * v + c))
+                put(rows, at, 1 + k + v, max(since, load(times, h * time_stride)))
+                for c in range(d):
+                    put(rows, at, 2 + k + v + c, narrow(rounds, h * round_stride + c))
+                put(rows, at, 2 + k + v + d, narrow(diffs, h * diff_stride))
+                at += 1
+            h0 = h1
+        v0 = v1
+    return at
+
+
+@njit(cache=True)
+def write_keys(table, batch, k, v, d, first, stop, since, rows, at):  # type: ignore[no-untyped-def]
+    """Write the updates of the keys [first, stop) of a trie of the table into
+    rows[at:] as keyed rows, with times advanced to `since`; returns where they end. O(updates)."""
+    if k == 1 and v == 1 and d == 1:
+        # Constant widths of one word get a loop of their own, whose inner loops are unrolled.
+        return _write(table, batch, 1, 1, 1, first, stop, since, rows, at)
+    if k == 1 and v == 1 and d == 2:
+        return _write(table, batch, 1, 1, 2, first, stop, since, rows, at)
+    return _write(table, batch, k, v, d, first, stop, since, rows, at)
+
+
 @njit(cache=True)
 def flatten(table: np.ndarray, k: int, v: int, d: int, first: int, stop: int) -> np.ndarray:
     """The keyed rows of the keys [first, stop) of the trie in `table` (one row of addresses)."""
-    val0 = offset(table[KEY_OFFSETS], first)
-    val1 = offset(table[KEY_OFFSETS], stop)
-    base = offset(table[VAL_OFFSETS], val0)
-    end = offset(table[VAL_OFFSETS], val1)
-    out = np.empty((end - base, 3 + k + v + d), np.int64)
-    for key in range(first, stop):
-        hashed = load(table[HASHES], key)
-        v0 = offset(table[KEY_OFFSETS], key)
-        v1 = offset(table[KEY_OFFSETS], key + 1)
-        for val in range(v0, v1):
-            h0 = offset(table[VAL_OFFSETS], val)
-            h1 = offset(table[VAL_OFFSETS], val + 1)
-            for h in range(h0, h1):
-                i = h - base
-                out[i, 0] = hashed
-                if k == 1:
-                    out[i, 1] = unmix(hashed)
-                else:
-                    for c in range(k):
-                        out[i, 1 + c] = load(table[KEY_WORDS], key * k + c)
-                for c in range(v):
-                    out[i, 1 + k + c] = narrow(table[VALS], val * v + c)
-                out[i, 1 + k + v] = load(table[TIMES], h * table[TIME_STRIDE])
-                for c in range(d):
-                    out[i, 2 + k + v + c] = narrow(table[ROUNDS], h * table[ROUND_STRIDE] + c)
-                out[i, 2 + k + v + d] = narrow(table[DIFFS], h * table[DIFF_STRIDE])
+    begin, end = offset(table[KEY_OFFSETS], first), offset(table[KEY_OFFSETS], stop)
+    count = offset(table[VAL_OFFSETS], end) - offset(table[VAL_OFFSETS], begin)
+    out = np.empty((count, 3 + k + v + d), np.int64)
+    write_keys(table.reshape(1, -1), 0, k, v, d, first, stop, _FIRST, out, 0)
     return out
