@@ -26,7 +26,6 @@ from vernier.storage.kernels.tries import (
     KEYS,
     UPDATES,
     VAL_OFFSETS,
-    flatten,
     offset,
     pack,
     write_keys,
@@ -107,20 +106,11 @@ def compact_batches(table, first, rows, k, v, d, since, columns):  # type: ignor
     out = np.empty((rows, 3 + k + v + d), np.int64)
     count = 0
     for batch in range(first, table.shape[0]):
+        keys = cell(table, batch, KEYS)
         if cell(table, batch, FLAT) == 0:
-            part = flatten(table[batch], k, v, d, 0, cell(table, batch, KEYS))
-            out[count : count + part.shape[0]] = part
-            count += part.shape[0]
-            continue
-        address = cell(table, batch, HASHES)
-        for i in range(cell(table, batch, KEYS)):
-            for c in range(out.shape[1]):
-                put(out, count, c, load(address, i * out.shape[1] + c))
-            count += 1
-    at_time = 1 + k + v
-    for i in range(count):
-        if cell(out, i, at_time) < since:
-            put(out, i, at_time, since)
+            count = write_keys(table, batch, k, v, d, 0, keys, since, out, count)
+        else:
+            count = _put_behind(cell(table, batch, HASHES), keys, 1 + k + v, since, out, count)
     return consolidate(out, columns)
 
 

@@ -270,44 +270,14 @@ def select_leading(  # type: ignore[no-untyped-def]
     d = now.shape[0]
     if k == 1 and v == 1 and d == 1:
         return _select(
-            table,
-            keyed,
-            1,
-            1,
-            1,
-            settled,
-            before,
-            fold,
-            now,
-            both,
-            limit,
-            heads,
-            slots,
-            links,
-            arena,
-            generation,
+            table, keyed, 1, 1, 1, settled, before, fold, now, both, limit, heads, slots, links, arena, generation,
             index,
-        )
+        )  # fmt: skip
     if k == 1 and v == 1 and d == 2:
         return _select(
-            table,
-            keyed,
-            1,
-            1,
-            2,
-            settled,
-            before,
-            fold,
-            now,
-            both,
-            limit,
-            heads,
-            slots,
-            links,
-            arena,
-            generation,
+            table, keyed, 1, 1, 2, settled, before, fold, now, both, limit, heads, slots, links, arena, generation,
             index,
-        )
+        )  # fmt: skip
     return _select(
         table, keyed, k, v, d, settled, before, fold, now, both, limit, heads, slots, links, arena, generation, index
     )
