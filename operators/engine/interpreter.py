@@ -40,7 +40,7 @@ from vernier.operators.kernels import (
     tops,
 )
 from vernier.operators.kernels.lanes import ABORTED, PEER, REFUSED
-from vernier.operators.kernels.runs import PARTS_FULL, ROUNDS, SLOT_WORDS, STAT_WORDS
+from vernier.operators.kernels.runs import ANSWER_WORDS, PARTS_FULL, ROUNDS, SLOT_WORDS, STAT_WORDS
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.exchange import Exchange
 from vernier.operators.runtime.lanes import Lanes
@@ -133,6 +133,7 @@ class Interpreter:
         self._noted, self._kept = np.zeros(ROUNDS, np.int64), np.zeros(_KEPT, np.int64)
         self._parts = np.zeros((_PARTS, SLOT_WORDS), np.int64)
         self._steps, self._pause, self._paused, self._slices = _STEPS, 0, 0, 0
+        self._answers, self._nothing = np.zeros(ANSWER_WORDS, np.int64), np.empty((0, 1), np.int64)
         self._run = np.zeros(runs.RUN_WORDS, np.int64)
         # Reading and writing single words is faster than through numpy.
         run: Any = self._run
@@ -151,6 +152,7 @@ class Interpreter:
             (runs.NOTED, self._noted),
             (runs.STATS, self.stats),
             (runs.INDEXES, self._index_rows),
+            (runs.ANSWERS, self._answers),
         ):
             self._run[place] = array.ctypes.data
         self._run[[runs.OPS, runs.TRACE_COUNT]] = count, len(program.traces)
@@ -169,37 +171,36 @@ class Interpreter:
             return None
         return Interpreter(plan, program, traces, exchange.lanes)
 
-    def run(self, lower: int, upper: int, given: Mapping[str, Ints]) -> bool:
-        """Run and close the slice [lower, upper) of these updates by source. Returns whether it has run; `outputs` and
-        `tend` follow then. Several workers must all call it, and all get the same answer."""
+    def run(self, lower: int, upper: int, given: Mapping[str, Ints], taken: int) -> bool:
+        """Run and close the slice [lower, upper) of these updates by source, `taken` in all. Returns whether it has
+        run; `outputs` and `tend` follow then. Several workers must all call it, and all get the same answer."""
         if self.lanes is not None and not self.lanes.agreed:
             return False
         if self._paused:
             self._paused -= 1
             return False
-        many = sum(map(len, given.values())) >= _MANY
-        words, slots, places = self._words, self._slots, self.program.sources
-        kept = []
+        words, traces = self._words, self.traces
         for index in self._indexes:
             index.lend()
         self._slices += 1
-        words[runs.TIMED] = 1 if many else 0 if self._slices % _TIMED else _TIMED
+        words[runs.TIMED] = 1 if taken >= _MANY else 0 if self._slices % _TIMED else _TIMED
+        words[runs.LOWER], words[runs.UPPER] = lower, upper
         while True:
-            able = self._steps <= _MOST_ROOM >= len(self._parts) and self.traces.lend(self._steps)
-            if not able and self.lanes is None:
-                return False
-            words[runs.LOWER], words[runs.UPPER] = lower, upper
-            for name, data in given.items():
-                rows = np.ascontiguousarray(data)
-                kept.append(rows)
-                at = places[name] * SLOT_WORDS
-                slots[at + runs.AT] = rows.__array_interface__["data"][0]
-                slots[at + runs.ROWS], slots[at + runs.WIDTH] = rows.shape
+            able = True
+            if not traces.lent or words[runs.ROOM] < self._steps:
+                words[runs.ROOM] = 0
+                able = self._steps <= _MOST_ROOM >= len(self._parts) and traces.lend(self._steps)
+                if not able and self.lanes is None:
+                    return False
+            source, rows, kept = self._place(given)
             if self.lanes is not None:
                 self.lanes.began = time.monotonic()
                 words[runs.SENT_WORDS] = words[runs.WAITED] = 0
-            status = interpreting.run_slice(self._run, self.program.root if able else 0)
-            self.traces.take_arrays()
+            status = interpreting.run_slice(self._run, self.program.root if able else 0, source, rows)
+            kept.clear()
+            if words[runs.ENLARGED]:
+                words[runs.ENLARGED] = 0
+                traces.take_arrays()
             if self.lanes is not None:
                 self.lanes.count(words[runs.SENT_WORDS], words[runs.WAITED])
             if status == 0:
@@ -219,13 +220,32 @@ class Interpreter:
                 self._parts = np.zeros((2 * len(self._parts), SLOT_WORDS), np.int64)
                 words[runs.PARTS], words[runs.PARTS_SIZE] = self._parts.ctypes.data, len(self._parts)
 
+    def _place(self, given: Mapping[str, Ints]) -> tuple[int, Ints, list[Ints]]:
+        """Put the updates of all sources but one into their slots: (the row of the other source, its updates, what has
+        to live until the kernel returns). The one costs less as an argument of the kernel."""
+        last, rows, kept, places = 0, self._nothing, list[Ints](), self.program.sources
+        for name, data in given.items():
+            if rows is not self._nothing:
+                at = last * SLOT_WORDS
+                kept.append(rows)
+                self._slots[at + runs.AT] = rows.__array_interface__["data"][0]
+                self._slots[at + runs.ROWS], self._slots[at + runs.WIDTH] = rows.shape
+            last, rows = places[name], np.ascontiguousarray(data)
+        # A kernel would be compiled anew for an array that is not writable.
+        return last, rows if rows.flags.writeable else rows.copy(), kept
+
     def outputs(self) -> dict[str, Ints]:
         """The updates that views have emitted in the slice, where there are any, with words in the order of their
         schemas."""
-        found = {}
-        for name, (place, columns) in self.program.views.items():
-            if self._slots[place * SLOT_WORDS + runs.ROWS]:
-                found[name] = interpreting.take_output(self._run, place, columns)
+        found, slots = {}, self._slots
+        for name, (place, width) in self.program.views.items():
+            at = place * SLOT_WORDS
+            count = slots[at + runs.ROWS]
+            if count and slots[at + runs.AT]:
+                found[name] = interpreting.take_output(self._run, place)
+            elif count:
+                slots[at + runs.ROWS], first = 0, slots[at + runs.FIRST]
+                found[name] = self._answers[first : first + count * width].reshape(count, width).copy()
         return found
 
     def tend(self) -> None:

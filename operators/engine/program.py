@@ -62,8 +62,8 @@ class Program:
     """code: int64[ops, CODE_WORDS]; pool: constants; root: how many operators the root scope has, which come first;
     traces: their names, by number; indexes: the prefix indexes that it needs, by number, each of a trace; calls: the
     kernels that it needs beside those of all programs, by their place in a run; places: the row of each operator;
-    sources: rows by name; views: rows by name, and which columns of the updates are the view's; buckets: how many there
-    are; together: whether it can also run on several workers."""
+    sources: rows by name; views: rows by name, and how many words their updates have; buckets: how many there are;
+    together: whether it can also run on several workers."""
 
     code: Ints
     pool: Ints
@@ -75,7 +75,7 @@ class Program:
     calls: set[int]
     together: bool = True
     sources: dict[str, int] = field(default_factory=dict)
-    views: dict[str, tuple[int, Ints]] = field(default_factory=dict)
+    views: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def program_of(plan: Plan) -> Program | None:
@@ -125,8 +125,7 @@ class _Writer:
             elif isinstance(op, InputOp):
                 program.sources[op.source] = self.places[op.id]
             elif isinstance(op, ViewOp):
-                columns = np.array([*self.plan.views[op.view].words, op.width, op.width + 1], np.int64)
-                program.views[op.view] = self.places[op.id], columns
+                program.views[op.view] = self.places[op.id], len(self.plan.views[op.view].words) + 2
         return program
 
     def put(self, *parts: Iterable[int]) -> int:
@@ -207,7 +206,9 @@ class _Writer:
         }
 
     def view(self, op: ViewOp) -> dict[int, int]:
-        return {layout.KIND: layout.VIEW, **self.input(op)}
+        words = self.plan.views[op.view].words
+        at, size = self.put(words, (op.width, op.width + 1)), len(words) + 2
+        return {layout.KIND: layout.VIEW, layout.A: at, layout.SIZE: size, **self.input(op)}
 
     def join(self, op: JoinOp) -> dict[int, int]:
         left = [{1: FRESH, 2: OTHER}.get(side, KEY) for side, _ in op.columns]

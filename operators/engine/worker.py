@@ -202,6 +202,7 @@ class Worker:
         self._with_texts = [(name, shape.texts) for name, shape in plan.arrangements.items() if shape.texts]
         self._queues_with_texts = [(name, waits.texts) for name, waits in plan.queues.items() if waits.texts]
         self.interpreter = Interpreter.of(plan, self.state.traces, self.exchange) if only is None else None
+        self._merges = self._merged_and_kept()
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
         """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
@@ -214,31 +215,37 @@ class Worker:
         result = EpochResult({})
         for view in self.views.values():
             view.begin_epoch()
-        merged, kept = self._merged_and_kept()
-        small = self._small(inputs)
-        if small is not None and self._interpret(lower, upper, small):
+        small, taken = self._small(inputs)
+        if taken and self._interpret(lower, upper, small, taken):
             result.slices = 1
         else:
-            self._run_slices(lower, upper, inputs, result, interprets=small is None)
+            self._run_slices(lower, upper, inputs, result, interprets=taken == 0)
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
         self._settle_texts()
         for name, view in self.views.items():
             result.changes[name] = Updates(view.taken(), view.op.width, 0)
-        merged_now, kept_now = self._merged_and_kept()
+        before, self._merges = self._merges, self._merged_and_kept()
+        result.merged, result.kept = self._merges[0] - before[0], self._merges[1] - before[1]
+        for loop in self.loops:
+            result.rounds[loop.loop.label] = self._rounds(loop)
         result.seconds = time.perf_counter() - started
-        result.merged, result.kept = int(merged_now - merged), int(kept_now - kept)
-        result.rounds = {loop.loop.label: self._rounds(loop) for loop in self.loops}
         return result
 
-    def _small(self, inputs: Mapping[str, Updates]) -> dict[str, Ints] | None:
-        """The epoch's updates by source, if they are one slice for the interpreter, which needs no order of times."""
+    def _small(self, inputs: Mapping[str, Updates]) -> tuple[dict[str, Ints], int]:
+        """(the epoch's updates by source, how many they are) if they are one slice for the interpreter, which needs no
+        order of times; otherwise nothing, 0."""
         if self.interpreter is None or self.exchange.workers > 1 or self.state.upper == MIN_TIME:
-            return None  # several workers agree on their slices first
-        given = {name: updates.data for name, updates in inputs.items() if len(updates.data)}
+            return {}, 0  # several workers agree on their slices first
+        given, taken = {}, 0
+        for name, updates in inputs.items():
+            count = len(updates.data)
+            if count:
+                given[name] = updates.data
+                taken += count
         self.pace.share = 0
-        return given if 0 < sum(map(len, given.values())) <= min(MOST, self.pace.updates) else None
+        return (given, taken) if taken <= MOST and taken <= self.pace.updates else ({}, 0)
 
     def _run_slices(
         self, lower: int, upper: int, inputs: Mapping[str, Updates], result: EpochResult, *, interprets: bool
@@ -342,7 +349,7 @@ class Worker:
         loads = self.slice.loads = taken > MANY or (taken > LOAD and one_time)
         # With several workers all must decide alike, so by their common measure of the slice.
         small = taken <= MOST if self.exchange.workers == 1 else self.pace.share <= MOST
-        if interprets and small and self._interpret(start, stop, self._waiting()):
+        if interprets and small and self._interpret(start, stop, self._waiting(), taken):
             for source in self.inputs.values():
                 source.waiting = None
             return
@@ -400,14 +407,13 @@ class Worker:
         """The updates that inputs will emit in this slice."""
         return {name: one.waiting for name, one in self.inputs.items() if one.waiting is not None}
 
-    def _interpret(self, start: int, stop: int, given: Mapping[str, Ints]) -> bool:
-        """Run a small slice of these updates by the interpreter. Returns whether it has."""
+    def _interpret(self, start: int, stop: int, given: Mapping[str, Ints], taken: int) -> bool:
+        """Run a small slice of these updates, `taken` in all, by the interpreter. Returns whether it has."""
         interpreter = self.interpreter
-        if interpreter is None or not interpreter.run(start, stop, given):
+        if interpreter is None or not interpreter.run(start, stop, given, taken):
             return False
         for name, rows in interpreter.outputs().items():
             self.views[name].add(rows)
-        taken = sum(map(len, given.values()))
         if self.pace.wants(taken):
             state = sum(trace.updates for trace in self.state.traces.values())
             self.pace.learn(taken, interpreter.traces.sealed, state)

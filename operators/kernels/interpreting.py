@@ -57,10 +57,14 @@ from vernier.operators.kernels.programs import (
 )
 from vernier.operators.kernels.runs import (
     AGREED,
+    ANSWER_WORDS,
+    ANSWERS,
+    AT,
     CHAINS,
     CLOCK,
     CLOCK_KIND,
     CLOSE_BATCHES,
+    ENLARGED,
     FIRST,
     FREE,
     KEPT,
@@ -80,7 +84,9 @@ from vernier.operators.kernels.runs import (
     PARTS_USED,
     PROPOSED,
     REACH,
+    ROOM,
     ROUNDS,
+    ROWS,
     ROWS_OUT,
     SECONDS,
     STAT_WORDS,
@@ -92,6 +98,7 @@ from vernier.operators.kernels.runs import (
     TOO_LARGE,
     TRACE_COUNT,
     UPPER,
+    WIDTH,
     WORKED,
     WORKERS,
     clear,
@@ -107,10 +114,21 @@ from vernier.operators.kernels.runs import (
 )
 from vernier.storage.kernels.cells import cell, put, word
 from vernier.storage.kernels.closing import close, commit, drop_batch
-from vernier.storage.kernels.held import drop, store
+from vernier.storage.kernels.held import drop, matrix, store
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import load
-from vernier.storage.kernels.running_traces import ATTENTION, begin, field, forget, mark_of
+from vernier.storage.kernels.running_traces import (
+    ARENA_OWNER,
+    ATTENTION,
+    BATCHES,
+    CAPACITY,
+    LINKS_OWNER,
+    SLOTS_OWNER,
+    begin,
+    field,
+    forget,
+    mark_of,
+)
 from vernier.storage.kernels.separate import read_clock
 
 
@@ -333,13 +351,51 @@ def _end(run):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _commit(run):  # type: ignore[no-untyped-def]
     """End the slice of all traces."""
-    traces = traces_of(run)
+    traces, room = traces_of(run), 2**62
     for t in range(load(run, TRACE_COUNT)):
         read, kept = commit(traces, t, load(run, CLOSE_BATCHES), load(run, LOWER), load(run, UPPER))
         store(run, MERGED, load(run, MERGED) + read)
         store(run, MERGED_LEFT, load(run, MERGED_LEFT) + kept)
         if field(traces, t, ATTENTION) != 0:
             store(run, TENDS, 1)
+        room = min(room, field(traces, t, CAPACITY) - field(traces, t, BATCHES))
+    store(run, ROOM, room)
+
+
+@borrowing
+def _enlarged(run):  # type: ignore[no-untyped-def]
+    """Whether arrays of a trace were replaced by larger ones, which Python has to take."""
+    traces, owners = traces_of(run), 0
+    for t in range(load(run, TRACE_COUNT)):
+        owners |= field(traces, t, ARENA_OWNER) | field(traces, t, SLOTS_OWNER) | field(traces, t, LINKS_OWNER)
+    return owners != 0
+
+
+@borrowing
+def _copy_output(run, op, to):  # type: ignore[no-untyped-def]
+    """Write the updates that a view has emitted to address `to`, with words in the order of its schema."""
+    rows, first = rows_of(run, op), slot(outs_of(run), op, FIRST)
+    columns = pool_words(run, of(run, op, A), of(run, op, SIZE))
+    taken = matrix(to, rows.shape[0], columns.shape[0])
+    for i in range(taken.shape[0]):
+        for c in range(taken.shape[1]):
+            put(taken, i, c, cell(rows, i, first + word(columns, c)))
+
+
+@njit(cache=True)
+def _answer(run):  # type: ignore[no-untyped-def]
+    """Move small outputs of views to ANSWERS. Their slots have no address then: FIRST is the word at which they are."""
+    at, outs = 0, outs_of(run)
+    for op in range(load(run, OPS)):
+        if of(run, op, KIND) == VIEW and emitted(run, op) > 0:
+            count, size = emitted(run, op), emitted(run, op) * of(run, op, SIZE)
+            if at + size <= ANSWER_WORDS:
+                _copy_output(run, op, load(run, ANSWERS) + 8 * at)
+                clear(run, op)
+                set_slot(outs, op, ROWS, count)
+                set_slot(outs, op, AT, 0)
+                set_slot(outs, op, FIRST, at)
+                at += size
 
 
 @njit(cache=True)
@@ -351,15 +407,19 @@ def _concluded(run, status):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def run_slice(words, root):  # type: ignore[no-untyped-def]
+def run_slice(words, root, source, rows):  # type: ignore[no-untyped-def]
     """Run a slice: `words` is the run (kernels/runs.py), the first `root` operators those of the root scope; 0 if this
-    worker cannot run it here. Returns a status; if it is not 0, nothing remains of the run."""
+    worker cannot run it here. rows: what operator `source` emits; those of other sources are in their slots. Returns a
+    status; if it is not 0, nothing remains of the run."""
     run = words.ctypes.data
     if load(run, WORKERS) > 1:
         begin_streams(run)
     if root == 0:
         return _concluded(run, REFUSED)
     traces, outs = traces_of(run), outs_of(run)
+    set_slot(outs, source, AT, rows.ctypes.data)
+    set_slot(outs, source, ROWS, rows.shape[0])
+    set_slot(outs, source, WIDTH, rows.shape[1])
     begin(traces, load(run, TRACE_COUNT))
     for op in range(load(run, OPS)):
         if of(run, op, KIND) == JOIN:
@@ -374,8 +434,10 @@ def run_slice(words, root):  # type: ignore[no-untyped-def]
     if left and status == 0:
         status = NOT_HERE
     status = _concluded(run, status)
+    store(run, ENLARGED, 1 if _enlarged(run) else 0)
     if status == 0:
         _commit(run)
+        _answer(run)
     else:
         for t in range(load(run, TRACE_COUNT)):
             drop_batch(traces, t)
@@ -385,13 +447,10 @@ def run_slice(words, root):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def take_output(words, op, columns):  # type: ignore[no-untyped-def]
-    """These columns of the updates that a view has emitted."""
+def take_output(words, op):  # type: ignore[no-untyped-def]
+    """The updates that a view has emitted, with words in the order of its schema."""
     run = words.ctypes.data
-    rows, first = rows_of(run, op), slot(outs_of(run), op, FIRST)
-    taken = np.empty((rows.shape[0], columns.shape[0]), np.int64)
-    for i in range(taken.shape[0]):
-        for c in range(taken.shape[1]):
-            put(taken, i, c, cell(rows, i, first + word(columns, c)))
+    taken = np.empty((emitted(run, op), of(run, op, SIZE)), np.int64)
+    _copy_output(run, op, taken.ctypes.data)
     clear(run, op)
     return taken

@@ -29,7 +29,13 @@ INDEXES = 50
 # addresses of the functions that wait; counts; the round that this worker proposes, and the one that all agree on.
 (WORKERS, INDEX, LANES, STREAMS, CHECK, SYSCALL, FUTEX, LOOKS, CROWDED) = range(55, 64)
 (SENT_WORDS, WAITED, PROPOSED, AGREED, SLEEP) = range(64, 69)
-RUN_WORDS = 70  # SLEEP has two
+# What Python looks at after a run instead of at all traces and views (SLEEP has two words): for how many more batches
+# and steps every trace has room; whether arrays of traces were enlarged; where small outputs of views are.
+(ROOM, ENLARGED, ANSWERS) = range(70, 73)
+RUN_WORDS = 73
+
+ANSWER_WORDS = 1 << 9
+"""How many words small outputs of views have together."""
 
 OWNER, AT, ROWS, WIDTH, FIRST, KEYED, NEXT, SLOT_WORDS = range(8)
 """Words of a slot: its owner, its matrix, how many columns to skip (1 for the hash of keyed rows), and, for keyed rows

@@ -66,13 +66,13 @@ SMALL_UPDATES = 1 << 9
 """A batch with fewer updates than this is small."""
 SMALL_BATCHES = 8
 """How many small batches at the end are left alone."""
-AT_ONCE, AT_ONCE_EACH = 1 << 14, 10
-"""Two batches merge at once, in the close that finds them, if together they have at most this many updates, and at most
-this many for each update that was added since merges went on."""
+AT_ONCE, AT_ONCE_EACH, AT_ONCE_ALWAYS = 1 << 14, 10, 1 << 12
+"""Two batches merge at once, in the close that finds them, if together they have at most the first many updates, and at
+most the second many for each update that was added since merges went on, or if they have at most the third many."""
 SORTING = 3
 """The fuel charged for each update that is sorted with small batches: at least this many updates could be merged in
 that time."""
-FEW_CLOSES, FEW_UPDATES = 8, 1 << 6
+FEW_CLOSES, FEW_UPDATES = 128, 1 << 9
 """Running merges wait for up to this many closes while these have added few updates."""
 
 CROWDED, MAY_MERGE, DUE, MANY = 1, 2, 4, 8
@@ -237,7 +237,7 @@ def _merge_neighbours(traces, t, callee):  # type: ignore[no-untyped-def]
         if stop < 2 or newer < SMALL_UPDATES or cell(table, stop - 2, UPDATES) >= 2 * newer:
             break
         total = newer + cell(table, stop - 2, UPDATES)
-        most = min(AT_ONCE, AT_ONCE_EACH * field(traces, t, OWED))
+        most = max(AT_ONCE_ALWAYS, min(AT_ONCE, AT_ONCE_EACH * field(traces, t, OWED)))
         if field(traces, t, UNITES) == 0 or stop - 2 < field(traces, t, BUSY) or total > most:
             set_field(traces, t, ATTENTION, field(traces, t, ATTENTION) | MAY_MERGE)
             break

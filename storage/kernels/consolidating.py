@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.few import FEW, consolidate_few
 from vernier.storage.kernels.grouping import GROUPED, SOME, SORTED, goes_at_once, group_rows, take_place
 from vernier.storage.kernels.packing import bits, join_words, pack_words, rows_equal
 from vernier.storage.kernels.separate import NUMBER, ROWS, WORDS, separate
@@ -108,6 +109,10 @@ def consolidate(data: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, int]
     Returns (rows, 0), or (no rows, OVERFLOW) if a sum leaves int64.
     """
     n = data.shape[0]
+    if n <= FEW:
+        out = np.empty((n + 1, data.shape[1]), np.int64)
+        count, wrapped = consolidate_few(data, columns, out)
+        return (out[:0], OVERFLOW) if wrapped else (out[:count], 0)
     one, two, groups = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     return consolidate_in(data, columns, one, two, groups, np.empty(data.shape, np.int64))
 

@@ -5,6 +5,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, fetch, put, put_word, word
 from vernier.storage.kernels.consolidating import add_up, sort_packed
+from vernier.storage.kernels.few import FEW, key_few
 from vernier.storage.kernels.grouping import SOME, goes_at_once, group_rows, number_words, place_groups, take_place
 from vernier.storage.kernels.hashing import hash_row
 from vernier.storage.kernels.packing import pack_columns, pack_known, pack_words
@@ -83,6 +84,10 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     hashes are uniform.
     """
     n, k, v = data.shape[0], key.shape[0], val.shape[0]
+    if n <= FEW:
+        few = np.empty((n + 1, 1 + k + v + tail), np.int64)
+        left, over = key_few(data, key, val, tail, few)
+        return (few[:0], OVERFLOW) if over else (few[:left], 0)
     # Of the source columns, those that sort rows. A one-word key is omitted: its hash represents it.
     source = source_columns(data.shape[1], key, val, tail)
     first = 0 if k > 1 else k

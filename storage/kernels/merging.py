@@ -9,13 +9,15 @@ import numpy as np
 from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
-from vernier.storage.kernels.fitting import fitted, room
+from vernier.storage.kernels.fitting import fit, room, room_words
+from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.tries import (
     DIFF_STRIDE,
     DIFFS,
+    FIELDS,
     HASHES,
     KEY_OFFSETS,
     KEY_WORDS,
@@ -30,6 +32,7 @@ from vernier.storage.kernels.tries import (
     VALS,
     narrow,
     offset,
+    trie_words,
 )
 
 KEY_A, KEY_B, VAL_A, END_A, VAL_B, END_B = 0, 1, 2, 3, 4, 5
@@ -342,17 +345,31 @@ def merge_piece(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-
     return _merge(a, b, k, v, d, since, fuel, state, columns)
 
 
+@borrowing
+def _merge_whole(a, b, k, v, d, since, keys, vals, updates, words, state):  # type: ignore[no-untyped-def]
+    """Merge two tries into `room` in `words`. Returns a status."""
+    return merge_piece(a, b, k, v, d, since, np.int64(2**62), state, room(words, k, v, d, keys, vals, updates))
+
+
+@borrowing
+def _fit_merged(words, keys, vals, most, k, v, d, nk, nv, n, times, rounds, diffs, together, address):  # type: ignore[no-untyped-def]
+    """Copy what `_merge_whole` has made to an array of its own."""
+    fit(room(words, k, v, d, keys, vals, most), k, v, d, nk, nv, n, times, rounds, diffs, together, address)
+
+
 @njit(cache=True)
 def merge_tries(a, b, k, v, d, since):  # type: ignore[no-untyped-def]
     """Merge the tries `a` and `b` (rows of addresses) as a whole: (columns and addresses as kernels.tries.pack returns
     them, number of updates, status). O(updates)."""
     keys, vals = word(a, KEYS) + word(b, KEYS), word(a, VAL_COUNT) + word(b, VAL_COUNT)
-    columns = room(k, v, d, keys, vals, word(a, UPDATES) + word(b, UPDATES))
-    state = np.zeros(STATE_WORDS, np.int64)
-    status = merge_piece(a, b, k, v, d, since, np.int64(2**62), state, columns)
+    most = word(a, UPDATES) + word(b, UPDATES)
+    words, state = np.empty(room_words(k, v, d, keys, vals, most), np.int64), np.zeros(STATE_WORDS, np.int64)
+    address = np.empty(FIELDS, np.int64)
+    status = _merge_whole(a, b, k, v, d, since, keys, vals, most, words, state)
     n = state[OUT_UPDATES]
-    made = fitted(
-        columns, k, v, d, state[OUT_KEYS], state[OUT_VALS], n,
-        state[MANY_TIMES] == 1, state[MANY_ROUNDS] == 1, state[MANY_DIFFS] == 1,
-    )  # fmt: skip
-    return made, n, status
+    alone = min(n, 1)
+    times, rounds = n if state[MANY_TIMES] == 1 else alone, n if state[MANY_ROUNDS] == 1 else alone
+    diffs, sizes = n if state[MANY_DIFFS] == 1 else alone, (state[OUT_KEYS], state[OUT_VALS], n)
+    together = np.empty(trie_words(k, v, d, *sizes, times, rounds, diffs), np.int64)
+    _fit_merged(words, keys, vals, most, k, v, d, *sizes, times, rounds, diffs, together, address)
+    return (together, address), n, status

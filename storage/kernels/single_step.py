@@ -4,14 +4,16 @@ The step is sorted and consolidated already, and stays sorted when its times adv
 before times. Rows that become equal are adjacent.
 """
 
+import numpy as np
 from numba import njit
 
 from vernier.storage.kernels.cells import cell, put, put_word, word
-from vernier.storage.kernels.fitting import fitted, room
+from vernier.storage.kernels.fitting import fit, room, room_words
+from vernier.storage.kernels.inlining import borrowing, inlined
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
-from vernier.storage.kernels.tries import HASHES, KEYS
+from vernier.storage.kernels.tries import FIELDS, HASHES, KEYS, trie_words
 
 _KEY, _VAL, _UPDATE, _SAME = range(4)
 """What is new in a row: its key, its val, its rounds or time, nothing."""
@@ -26,7 +28,7 @@ def _differ(a: int, b: int, first: int, stop: int) -> bool:
     return False
 
 
-@njit(cache=True, forceinline=True)
+@inlined
 def _fill(address, n, k, v, d, since, columns):  # type: ignore[no-untyped-def]
     """Write the rows at an address into `columns`. The body of `close_step`, compiled into it once for the usual widths
     and once for any. Returns (keys, vals, updates, whether times, rounds, diffs are not constant, wrapped)."""
@@ -98,17 +100,32 @@ def _fill(address, n, k, v, d, since, columns):  # type: ignore[no-untyped-def]
     return nk, nv, m, many_times, many_rounds, many_diffs, False
 
 
+@borrowing
+def _fill_room(address, n, k, v, d, since, words):  # type: ignore[no-untyped-def]
+    """Fill `room` in `words`; returns what `_fill` returns."""
+    columns = room(words, k, v, d, n, n, n)
+    # Constant widths get a loop of their own, whose inner loops are unrolled.
+    if k == 1 and v == 0 and d == 0:
+        return _fill(address, n, 1, 0, 0, since, columns)
+    return _fill(address, n, k, v, d, since, columns)
+
+
+@borrowing
+def _fit_room(words, n, k, v, d, keys, vals, updates, times, rounds, diffs, together, address):  # type: ignore[no-untyped-def]
+    """Copy what `_fill_room` has made to an array of its own."""
+    fit(room(words, k, v, d, n, n, n), k, v, d, keys, vals, updates, times, rounds, diffs, together, address)
+
+
 @njit(cache=True)
 def close_step(step, k, v, d, since):  # type: ignore[no-untyped-def]
     """The trie of a step (its row of addresses), compacted to `since`: (columns and addresses as kernels.tries.pack
     returns them, number of updates, status). O(rows)."""
-    n, address = word(step, KEYS), word(step, HASHES)
-    columns = room(k, v, d, n, n, n)
-    # Constant widths get a loop of their own, whose inner loops are unrolled.
-    if k == 1 and v == 0 and d == 0:
-        filled = _fill(address, n, 1, 0, 0, since, columns)
-    else:
-        filled = _fill(address, n, k, v, d, since, columns)
+    n, rows = word(step, KEYS), word(step, HASHES)
+    words, address = np.empty(room_words(k, v, d, n, n, n), np.int64), np.empty(FIELDS, np.int64)
+    filled = _fill_room(rows, n, k, v, d, since, words)
     nk, nv, m, many_times, many_rounds, many_diffs, wrapped = filled
-    made = fitted(columns, k, v, d, nk, nv, m, many_times, many_rounds, many_diffs)
-    return made, m, OVERFLOW if wrapped else 0
+    alone = min(m, 1)
+    times, rounds, diffs = m if many_times else alone, m if many_rounds else alone, m if many_diffs else alone
+    together = np.empty(trie_words(k, v, d, nk, nv, m, times, rounds, diffs), np.int64)
+    _fit_room(words, n, k, v, d, nk, nv, m, times, rounds, diffs, together, address)
+    return (together, address), m, OVERFLOW if wrapped else 0

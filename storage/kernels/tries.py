@@ -9,7 +9,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, put
 from vernier.storage.kernels.hashing import unmix
-from vernier.storage.kernels.inlining import inlined
+from vernier.storage.kernels.inlining import borrowing, inlined
 from vernier.storage.kernels.pointers import load, load_unaligned
 
 # Columns of a batch's row in the table of addresses that kernels read. Strides count words and are 0 for a constant
@@ -50,10 +50,9 @@ def offset(address: int, index: int) -> int:
     return index if address == 0 else narrow(address, index)
 
 
-@njit(cache=True)
-def describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, updates):  # type: ignore[no-untyped-def]
-    """The row of addresses of a trie; the caller keeps the arrays alive. All are C-contiguous int64."""
-    row = np.zeros(FIELDS, np.int64)
+@borrowing
+def describe_in(row, hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, updates):  # type: ignore[no-untyped-def]
+    """Write the addresses of a trie to `row`; the caller keeps the arrays alive. All are C-contiguous int64."""
     row[HASHES] = hashes.ctypes.data
     row[HASH_STRIDE] = 1
     row[KEYS] = hashes.shape[0]
@@ -71,6 +70,14 @@ def describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs,
     row[DIFFS] = diffs.ctypes.data
     row[DIFF_STRIDE] = 1 if diffs.shape[0] > 1 else 0
     row[UPDATES] = updates
+    row[FLAT] = 0
+
+
+@njit(cache=True)
+def describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, updates):  # type: ignore[no-untyped-def]
+    """The row of addresses of a trie; the caller keeps the arrays alive. All are C-contiguous int64."""
+    row = np.empty(FIELDS, np.int64)
+    describe_in(row, hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, updates)
     return row
 
 
@@ -92,10 +99,17 @@ def describe_rows(rows: np.ndarray, k: int, v: int, table: np.ndarray, at: int) 
     table[at, FLAT] = 1
 
 
-@njit(cache=True)
-def lay_out(k, v, d, keys, vals, updates, times, rounds, diffs):  # type: ignore[no-untyped-def]
-    """Room for the columns of a trie, one after the other in one array: (the array, its columns by themselves). keys,
-    vals, updates: their numbers; times, rounds, diffs: how many there are, 1 for a constant column.
+@borrowing
+def trie_words(k, v, d, keys, vals, updates, times, rounds, diffs):  # type: ignore[no-untyped-def]
+    """How many words the columns of a trie have; arguments as for `columns_of`."""
+    key_offsets, val_offsets = keys + 1 if keys != vals else 0, vals + 1 if vals != updates else 0
+    return keys + (keys * k if k > 1 else 0) + key_offsets + vals * v + val_offsets + times + rounds * d + diffs
+
+
+@inlined
+def columns_of(together, k, v, d, keys, vals, updates, times, rounds, diffs):  # type: ignore[no-untyped-def]
+    """The columns of a trie, which lie one after the other in one array. keys, vals, updates: their numbers; times,
+    rounds, diffs: how many there are, 1 for a constant column. Only for functions that count no references.
 
     The columns are hashes[K], key words[K, k] (none for k < 2), key offsets[K + 1 or 0], vals[V, v], val offsets[V + 1
     or 0], times[n or 1], rounds[n or 1, d], diffs[n or 1]. They share one array because each array that a kernel
@@ -103,11 +117,10 @@ def lay_out(k, v, d, keys, vals, updates, times, rounds, diffs):  # type: ignore
     """
     own = keys if k > 1 else 0
     key_offsets, val_offsets = keys + 1 if keys != vals else 0, vals + 1 if vals != updates else 0
-    together = np.empty(keys + own * k + key_offsets + vals * v + val_offsets + times + rounds * d + diffs, np.int64)
     at = keys + own * k
     after = at + key_offsets + vals * v
     last = after + val_offsets + times
-    return together, (
+    return (
         together[:keys],
         together[keys:at].reshape((own, k)),
         together[at : at + key_offsets],
@@ -115,7 +128,7 @@ def lay_out(k, v, d, keys, vals, updates, times, rounds, diffs):  # type: ignore
         together[after : after + val_offsets],
         together[after + val_offsets : last],
         together[last : last + rounds * d].reshape((rounds, d)),
-        together[last + rounds * d :],
+        together[last + rounds * d : last + rounds * d + diffs],
     )
 
 
@@ -123,7 +136,7 @@ def lay_out(k, v, d, keys, vals, updates, times, rounds, diffs):  # type: ignore
 def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-def]
     """The trie of sorted, consolidated keyed rows; constant columns and offsets that count 0, 1, 2 … are elided.
 
-    Returns its columns in one array (`lay_out`) and their row of addresses.
+    Returns its columns in one array (`columns_of`) and their row of addresses.
     """
     n = rows.shape[0]
     nk, nv = 0, 0
@@ -149,7 +162,17 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
                 nk += 1
     alone = min(n, 1)
     n_times, n_rounds, n_diffs = alone if same_time else n, alone if same_round else n, alone if same_diff else n
-    columns, parts = lay_out(k, v, d, nk, nv, n, n_times, n_rounds, n_diffs)
+    together = np.empty(trie_words(k, v, d, nk, nv, n, n_times, n_rounds, n_diffs), np.int64)
+    address = np.empty(FIELDS, np.int64)
+    _pack(rows, starts, k, v, d, nk, nv, n_times, n_rounds, n_diffs, together, address)
+    return together, address
+
+
+@borrowing
+def _pack(rows, starts, k, v, d, nk, nv, n_times, n_rounds, n_diffs, together, address):  # type: ignore[no-untyped-def]
+    """Write the columns and the addresses of `pack`, which knows what is new in each row, and the numbers."""
+    n = rows.shape[0]
+    parts = columns_of(together, k, v, d, nk, nv, n, n_times, n_rounds, n_diffs)
     hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs = parts
     nk, nv = 0, 0
     for i in range(n):
@@ -178,7 +201,7 @@ def pack(rows: np.ndarray, k: int, v: int, d: int):  # type: ignore[no-untyped-d
         key_offsets[nk] = nv
     if val_offsets.shape[0]:
         val_offsets[nv] = n
-    return columns, describe(hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, n)
+    describe_in(address, hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs, n)
 
 
 @njit(cache=True, forceinline=True)

@@ -32,10 +32,14 @@ from vernier.storage.kernels.step_index import (
     lay_out,
     spread_heads,
 )
+from vernier.storage.trace.changes import Changes
 from vernier.storage.updates import Ints
 
-__all__ = ["AS_STORED", "HistoryCache", "Selection", "select_once"]
+__all__ = ["AS_STORED", "LOANS", "HistoryCache", "Selection", "select_once"]
 
+LOANS = Changes()
+"""Counts whenever what a kernel was lent of any trace of this process may have changed: the arrays of its histories, or
+its batches, otherwise than by the kernel."""
 _ROOM = 1 << 10
 """The capacity of a new index, in keys."""
 _REMEMBERED = 1 << 26
@@ -168,7 +172,8 @@ class HistoryCache:
         Callers that read many keys in pieces call this first. Heads lie in hash order, and one piece covers only a
         small part of the hash range: an index sized for one piece would put all later keys in one place.
         """
-        self._asked, self._lent = True, None
+        self._asked = True
+        self._end_loan()
         _, links, slots, _, rows = self._index[:COUNTS].tolist()
         # Rows that are not linked yet may each be a key's, and all keys may be new; they are counted exactly only if
         # this bound exceeds the space. Keys that are in no step get a slot, too: it caches what the settled batches
@@ -183,7 +188,8 @@ class HistoryCache:
         """(heads, slots, index, arena), in which a reduction keeps covers of these keys (operators/kernels/covers.py)
         while the slice runs, or until the cache is cleared because it has become large. It puts the arena that it
         returns into `arena`. O(keys) if there has to be more space; keys as for `select`."""
-        self._asked, self._lent = True, None
+        self._asked = True
+        self._end_loan()
         self._limit(fold)
         if int(self._index[SLOTS]) + len(keyed) > len(self._slots):
             self._least, self._most = min(self._least, int(keyed[0, 0])), max(self._most, int(keyed[-1, 0]))
@@ -219,6 +225,11 @@ class HistoryCache:
         """Whether these arrays are still lent for the trace of this number, and nothing else has used them."""
         return self._of == trace and self._lent is lent
 
+    def _end_loan(self) -> None:
+        if self._lent is not None:
+            self._lent = None
+            LOANS.add()
+
     def replace(self, arrays: Mapping[str, Ints]) -> Lent:
         """Use arrays that a kernel has made in place of those it was lent, by name."""
         self._heads, self._slots = arrays.get("heads", self._heads), arrays.get("slots", self._slots)
@@ -230,6 +241,7 @@ class HistoryCache:
         """Switch to the trace of this number: drops what another trace requested. O(1)."""
         if trace != self._of:
             self._of = trace
+            LOANS.add()
             self.forget()
 
     def forget(self) -> None:
@@ -247,7 +259,7 @@ class HistoryCache:
     def release(self) -> None:
         """Free the memory, too."""
         self.forget()
-        self._lent = None
+        self._end_loan()
         self._empty()
         self.arena = self.arena[:0].copy()
 

@@ -11,23 +11,12 @@ trace that it reads.
 
 from __future__ import annotations
 
-import itertools
-
 from vernier.storage.errors import HoldWentBack
 from vernier.storage.time.antichain import Antichain, MutableAntichain
+from vernier.storage.trace.changes import Changes
 
-_versions = itertools.count(1)
-_version = 0
-
-
-def changes() -> int:
-    """A number that is another one after any hold of this process was taken, advanced or released."""
-    return _version
-
-
-def _change() -> None:
-    global _version
-    _version = next(_versions)
+HOLDS = Changes()
+"""Counts whenever any hold of this process is taken, advanced or released."""
 
 
 class Holds:
@@ -50,7 +39,7 @@ class Holds:
     def take(self, frontier: Antichain) -> Hold:
         """Add a reader, for times at or after `frontier`. Raises DepthMismatch."""
         self._counts.update((time, 1) for time in frontier)
-        _change()
+        HOLDS.add()
         return Hold(self._counts, frontier)
 
 
@@ -68,7 +57,7 @@ class Hold:
             raise HoldWentBack(held=self.frontier.to_list(), wanted=frontier.to_list())
         self._counts.update([*((time, 1) for time in frontier), *((time, -1) for time in self.frontier)])
         self.frontier = frontier
-        _change()
+        HOLDS.add()
 
     def release(self) -> None:
         """Release the hold; idempotent."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from vernier.storage.kernels import closing
 from vernier.storage.kernels import running_traces as kernel
-from vernier.storage.trace import holds
 from vernier.storage.trace.closed import Closed
-from vernier.storage.trace.history_cache import Lent
+from vernier.storage.trace.history_cache import LOANS, Lent
+from vernier.storage.trace.holds import HOLDS
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints
 
@@ -41,7 +41,7 @@ class RunningTraces:
         self._closed = [Closed(self.rows, number) for number in range(len(self.traces))]
         self._unites = [not texts[name] for name in traces]
         self._merges = [number not in indexed for number in range(len(traces))]
-        self._holds = -1
+        self._seen = (-1, -1)
         words: Any = self.rows.reshape(-1)
         self._words = memoryview(words)  # reading and writing single words is faster than through numpy
         for row, (name, trace) in zip(self.rows, traces.items(), strict=True):
@@ -49,12 +49,16 @@ class RunningTraces:
             row[[kernel.K, kernel.V, kernel.D]] = trace.key_width, trace.val_width, trace.depth
             row[kernel.RETAIN] = -1 if retain is None else retain
 
+    @property
+    def lent(self) -> bool:
+        """Whether nothing has changed since `lend`, but for what kernels did."""
+        return self._seen == (HOLDS.now, LOANS.now)
+
     def lend(self, steps: int) -> bool:
         """Prepare for a slice of up to `steps` steps. Returns whether it can run in a kernel: not if memory may have to
         be freed, or an index is about to be counted through."""
-        words, at, all_, now = self._words, 0, False, holds.changes()
-        if now != self._holds:
-            self._holds, all_ = now, True
+        words, at, held, loans = self._words, 0, HOLDS.now, LOANS.now
+        all_ = held != self._seen[0]
         for i, trace in enumerate(self.traces):
             if (
                 all_
@@ -62,9 +66,10 @@ class RunningTraces:
                 or words[at + kernel.CAPACITY] < words[at + kernel.BATCHES] + steps
                 or not trace.histories.lends(trace.number, self._lent[i])
             ) and not self._describe(i, trace, steps):
-                self._holds = -1
+                self._seen = (-1, -1)
                 return False
             at += kernel.TRACE_WORDS
+        self._seen = held, loans
         return True
 
     def _describe(self, i: int, trace: Trace, steps: int) -> bool:

@@ -42,6 +42,7 @@ from vernier.storage.errors import CutLost, DiffOverflow, HoldTooEarly
 from vernier.storage.kernels import running_traces, tries
 from vernier.storage.kernels.closing import (
     AT_ONCE,
+    AT_ONCE_ALWAYS,
     AT_ONCE_EACH,
     FEW_CLOSES,
     FEW_UPDATES,
@@ -55,7 +56,7 @@ from vernier.storage.time.antichain import Antichain
 from vernier.storage.trace.batch import Batch, keyed_columns, owing_of
 from vernier.storage.trace.closed import Closed
 from vernier.storage.trace.cursor import Cursor
-from vernier.storage.trace.history_cache import HistoryCache, Selection
+from vernier.storage.trace.history_cache import LOANS, HistoryCache, Selection
 from vernier.storage.trace.holds import Hold, Holds
 from vernier.storage.trace.merge import Merge
 from vernier.storage.updates import CLOSED, MIN_TIME, Ints
@@ -184,6 +185,7 @@ class Trace:
             if self.running.news:
                 self._take_news(self.running)
             self.running = None
+            LOANS.add()
 
     def fork(self) -> Trace:
         """An independent trace with the same batches and merges. Not inside a slice."""
@@ -469,7 +471,7 @@ class Trace:
         """Merge the two newest batches at once, if they are to merge and have few updates. Returns whether it has."""
         pair = self._batches[-2:]
         updates = sum(batch.updates for batch in pair)
-        if len(pair) < 2 or not _alike(*pair) or updates > min(AT_ONCE, AT_ONCE_EACH * self._owed):
+        if len(pair) < 2 or not _alike(*pair) or updates > max(AT_ONCE_ALWAYS, min(AT_ONCE, AT_ONCE_EACH * self._owed)):
             return False
         # The partial sums of a prefix index are those of a merge in pieces.
         if self._held(*pair) or pair[0].sums or pair[1].sums:

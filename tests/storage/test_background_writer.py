@@ -31,6 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_module, "LEAST", 0)
     monkeypatch.setattr(trace_module, "SMALL", 1)
     monkeypatch.setattr(trace_module, "AT_ONCE", 0)
+    monkeypatch.setattr(trace_module, "AT_ONCE_ALWAYS", 0)
 
 
 class Life:

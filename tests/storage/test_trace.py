@@ -19,7 +19,7 @@ from vernier.storage.kernels.merging import merge_tries
 from vernier.storage.trace import spine as trace_module
 from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.trace.merge import Merge
-from vernier.storage.trace.spine import FUEL, SMALL, Trace
+from vernier.storage.trace.spine import FEW_UPDATES, FUEL, SMALL, Trace
 from vernier.storage.updates import Updates
 
 Fact = tuple[int, int, int]
@@ -30,6 +30,7 @@ Fact = tuple[int, int, int]
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merges get nothing but what slices pay, at each close; none is done at once, and small batches do not wait."""
     monkeypatch.setattr(trace_module, "AT_ONCE", 0)
+    monkeypatch.setattr(trace_module, "AT_ONCE_ALWAYS", 0)
     monkeypatch.setattr(trace_module, "FEW_UPDATES", 0)
     monkeypatch.setattr(trace_module, "LEAST", 0)
     monkeypatch.setattr(trace_module, "SMALL", 1)
@@ -112,9 +113,12 @@ def test_closes_of_slices_that_are_alike_are_alike(rows: int, nodes: int) -> Non
         spent.append(trace.spent - before)
         batches.append(len(trace.batches))
     levels = (trace.updates // SMALL).bit_length()
-    # What an update goes through is paid for as evenly as merges of all sizes allow.
-    assert max(spent[300:]) <= 1.5 * FUEL * levels * rows + trace_module.LEAST
-    assert max(spent[300:]) <= 4 * np.mean(spent[300:])
+    # What an update goes through is paid for as evenly as merges of all sizes allow, by every close or, if these add
+    # few updates, by one of several.
+    turns = 1 + FEW_UPDATES // rows
+    paid = np.add.reduceat(spent[300:], range(0, 600, turns))
+    assert max(spent[300:]) <= 1.5 * FUEL * levels * rows * turns + trace_module.LEAST
+    assert max(paid) <= 4 * np.mean(paid)
     assert max(batches) <= 2 * levels + trace_module.SMALL_BATCHES + 2
 
 
