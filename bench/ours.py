@@ -31,6 +31,11 @@ from vernier.storage.updates import MIN_TIME, Ints, Updates
 Engine = LocalEngine | ForkedWorkers
 
 
+LARGE = 1 << 16
+"""Changes of an epoch beside which what is left in the processor's caches by summing those of the one before does not
+matter."""
+
+
 class Runner:
     """An engine, its updates, and its answers."""
 
@@ -70,7 +75,17 @@ class Runner:
         changes = self.engine.run_epoch(lower, upper, inputs)["answer"]
         cpu, wall = self._cpu() - before, time.perf_counter_ns() - began
         self.changes.append(changes.data)
+        if len(changes) > LARGE:
+            self._sum()  # or else each large epoch would take memory anew that a service has freed by then
         return wall, cpu
+
+    def _sum(self) -> None:
+        """Add the changes of the epochs to the sums, and drop them."""
+        for changes in self.changes:
+            self.sums.add(changes)
+        if self.log is not None:
+            self.log += self.changes
+        self.changes.clear()
 
     def _cpu(self) -> int:
         return sum(map(time.clock_gettime_ns, self._clocks))
@@ -78,11 +93,7 @@ class Runner:
     def _answer(self, taken: list[tuple[int, int]]) -> dict[str, Any]:
         processes = [psutil.Process(), *self._processes]
         # Not after each epoch: what that leaves in the processor's caches would slow the next one.
-        for changes in self.changes:
-            self.sums.add(changes)
-        if self.log is not None:
-            self.log += self.changes
-        self.changes.clear()
+        self._sum()
         return {
             "wall_ns": [wall for wall, _ in taken],
             "cpu_ns": [cpu for _, cpu in taken],

@@ -5,11 +5,11 @@ them, which say how much they have seen. When the slice closes, its steps become
 sizes are within a factor of two merge, compacted to `since`. Merges are incremental. For each update that the slice
 added, and for each level of sizes, a close pays for `FUEL` updates of merging, plus `LEAST` more; the merge with the
 earliest deadline is served first. Readers use the two old batches until the new one is done; unfinished merges are not
-persisted. Neighbours that are not large, and not much more than what was added, merge at once, in the close that finds
-them (`AT_ONCE`), unless they have partial sums (storage/trace/prefix_index.py). Small batches wait until there are more
-than `SMALL_BATCHES` of them; then those that are not much larger than what follows them become one. When they hold
-`2 * SMALL` updates, all do. So small slices do not merge at every close, and a close that adds next to nothing leaves
-the fuel to a later one (`FEW_CLOSES`).
+persisted. Neighbours that are not large, and not much more than what was added or few updates anyway, merge at once, in
+the close that finds them (`AT_ONCE`), unless they have partial sums (storage/trace/prefix_index.py). Small batches wait
+until there are more than `SMALL_BATCHES` of them; then those that are not much larger than what follows them become
+one. When they hold `2 * SMALL` updates, all do. So small slices do not merge at every close, and closes that add little
+leave the fuel to a later one (`FEW_CLOSES`, `FEW_UPDATES`).
 
 *Close times are even*: an update goes through little more than one merge per level, and `FUEL` is more than that. What
 a close pays for therefore nearly always depends on its own updates and not on how many merges coincide. Closing a slice
