@@ -269,7 +269,7 @@ def test_kernels_exchange_through_rings_and_an_attempt_that_failed_leaves_nothin
             if index not in present:
                 return
             try:
-                ran.append(interpreter.run(0, 10, {"edges": rows}))
+                ran.append(interpreter.run(0, 10, {"edges": rows}, len(rows)))
                 changed.extend(row for one in interpreter.outputs().values() for row in one.tolist())
             except DeadlinePassed as failure:
                 failures.append(failure)
