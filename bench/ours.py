@@ -92,7 +92,7 @@ class Runner:
 
     def _answer(self, taken: list[tuple[int, int]]) -> dict[str, Any]:
         processes = [psutil.Process(), *self._processes]
-        # Not after each epoch: what that leaves in the processor's caches would slow the next one.
+        # Not after each small epoch: what that leaves in the processor's caches would slow the next one.
         self._sum()
         return {
             "wall_ns": [wall for wall, _ in taken],

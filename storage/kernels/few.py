@@ -5,7 +5,6 @@ update has, allocating these takes longer than the work.
 """
 
 from vernier.storage.kernels.cells import cell, put, word
-from vernier.storage.kernels.hashing import hash_row
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.sorting import add_checked
 
@@ -23,21 +22,6 @@ def _insert(out, count, place):  # type: ignore[no-untyped-def]
     if place < last:
         for c in range(out.shape[1]):
             put(out, place, c, cell(out, last, c))
-
-
-@borrowing
-def _compare_keyed(out, i, words, d):  # type: ignore[no-untyped-def]
-    """Compares the last row of `out` with row i, by their first `words` words, then their rounds, then their times."""
-    last = out.shape[0] - 1
-    for c in range(words):
-        if cell(out, last, c) != cell(out, i, c):
-            return -1 if cell(out, last, c) < cell(out, i, c) else 1
-    for c in range(words + 1, words + 1 + d):
-        if cell(out, last, c) != cell(out, i, c):
-            return -1 if cell(out, last, c) < cell(out, i, c) else 1
-    if cell(out, last, words) != cell(out, i, words):
-        return -1 if cell(out, last, words) < cell(out, i, words) else 1
-    return 0
 
 
 @borrowing
@@ -84,33 +68,6 @@ def consolidate_few(data, columns, out):  # type: ignore[no-untyped-def]
         place, order = count, 1
         while place > 0:
             order = _compare(out, place - 1, columns)
-            if order >= 0:
-                break
-            place -= 1
-        if place > 0 and order == 0:
-            wrapped |= _add(out, place - 1)
-        else:
-            _insert(out, count, place)
-            count += 1
-    return _drop_zeros(out, count), wrapped
-
-
-@borrowing
-def key_few(data, key, val, tail, out):  # type: ignore[no-untyped-def]
-    """What `keying.consolidate_keyed` returns, in the first rows of `out`, which has one row more than `data`: (how
-    many there are, whether a sum has left int64). O(n²)."""
-    n, k, v, count, wrapped = data.shape[0], key.shape[0], val.shape[0], 0, False
-    for i in range(n):
-        put(out, n, 0, hash_row(data, i, key) if k > 0 else 0)
-        for c in range(k):
-            put(out, n, 1 + c, cell(data, i, word(key, c)))
-        for c in range(v):
-            put(out, n, 1 + k + c, cell(data, i, word(val, c)))
-        for c in range(tail):
-            put(out, n, 1 + k + v + c, cell(data, i, data.shape[1] - tail + c))
-        place, order = count, 1
-        while place > 0:
-            order = _compare_keyed(out, place - 1, 1 + k + v, tail - 2)
             if order >= 0:
                 break
             place -= 1

@@ -4,10 +4,10 @@ import numpy as np
 from numba import njit
 
 from vernier.storage.kernels.cells import cell, fetch, put, put_word, word
-from vernier.storage.kernels.consolidating import add_up, sort_packed
-from vernier.storage.kernels.few import FEW, key_few
+from vernier.storage.kernels.consolidating import add_up, consolidate, sort_packed
+from vernier.storage.kernels.few import FEW
 from vernier.storage.kernels.grouping import SOME, goes_at_once, group_rows, number_words, place_groups, take_place
-from vernier.storage.kernels.hashing import hash_row
+from vernier.storage.kernels.hashing import hash_row, key_rows
 from vernier.storage.kernels.packing import pack_columns, pack_known, pack_words
 from vernier.storage.kernels.ranked import add_up_words, write_columns
 from vernier.storage.kernels.sorting import DIGITS_FROM
@@ -85,9 +85,11 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
     """
     n, k, v = data.shape[0], key.shape[0], val.shape[0]
     if n <= FEW:
-        few = np.empty((n + 1, 1 + k + v + tail), np.int64)
-        left, over = key_few(data, key, val, tail, few)
-        return (few[:0], OVERFLOW) if over else (few[:left], 0)
+        order = np.arange(k + v + tail)
+        # Rounds sort before times, and come after them in a row.
+        for c in range(1 + k + v, order.shape[0]):
+            put_word(order, c, c + 1 if c + 1 < order.shape[0] else 1 + k + v)
+        return consolidate(key_rows(data, key, val, tail), order)
     # Of the source columns, those that sort rows. A one-word key is omitted: its hash represents it.
     source = source_columns(data.shape[1], key, val, tail)
     first = 0 if k > 1 else k
