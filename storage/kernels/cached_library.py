@@ -13,7 +13,7 @@ from typing import Any
 import llvmlite.binding
 import numba
 
-from vernier.storage.kernels.linking import LateLibrary, cpu_target
+from vernier.storage.kernels.linking import LateLibrary, cpu_target, load_callees
 
 
 class LoadedLibrary(LateLibrary):
@@ -32,6 +32,7 @@ class LoadedLibrary(LateLibrary):
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: Any) -> Any:
+        load_callees()
         name, kind, data = state
         if kind != "object" or len(data) == 2:
             return super()._unserialize(codegen, state)  # type: ignore[no-untyped-call,unused-ignore]

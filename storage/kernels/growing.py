@@ -15,6 +15,7 @@ from numba import njit
 from vernier.storage.kernels.cells import cell, put, put_word
 from vernier.storage.kernels.consolidating import consolidate
 from vernier.storage.kernels.pointers import store_unaligned
+from vernier.storage.kernels.separate import NUMBER, ROWS, WORDS, separate, types
 from vernier.storage.kernels.tries import (
     DIFF_STRIDE,
     DIFFS,
@@ -41,6 +42,8 @@ NK, NV, N, VAL_BYTES, ROUND_BYTES, DIFF_BYTES, VAL_WORDS, DEPTH, COUNTS = range(
 """The counts of a growing trie: keys, vals, updates; how many bytes a word of a val, a round and a diff have, 0 while
 rounds or diffs are constant (then there is one, of eight bytes); words of a val, rounds of an update; and the number of
 counts."""
+_BYTES = types.uint8[::1]
+_COLUMNS = (WORDS, ROWS, _BYTES, _BYTES, _BYTES, WORDS, _BYTES, _BYTES)
 BEHIND = 8
 """Bytes behind the last entry of a narrow column, because entries are read and written eight bytes at a time."""
 
@@ -217,6 +220,7 @@ def _append(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
     return hashes, keys, key_offsets, vals, val_offsets, times, rounds, diffs
 
 
+@separate(_COLUMNS, ROWS, NUMBER, NUMBER, NUMBER, WORDS, types.Tuple(_COLUMNS))
 @njit(cache=True)
 def append_rows(left, k, v, d, counts, columns):  # type: ignore[no-untyped-def]
     """Append keyed rows, sorted and consolidated, whose keys follow those already there, to a growing trie. Returns its

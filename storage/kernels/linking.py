@@ -15,6 +15,8 @@ Importing this module is enough: functions of our kernel packages, and the funct
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -31,7 +33,7 @@ from numba.core.targetconfig import TargetConfig
 
 from vernier.storage.kernels import listing
 from vernier.storage.kernels.names import OURS
-from vernier.storage.kernels.separate import load_separate
+from vernier.storage.kernels.separate import load_called, load_separate
 
 # numba has no type information for these
 caching: Any = numba.core.caching
@@ -118,6 +120,8 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
 _depth = 0
 """How many nested functions are being compiled, each for the one before it. Guarded by the compiler's lock."""
+_first: Any = None
+"""The first of them, which Python calls."""
 
 _get_executable = cpu.CPUContext.get_executable
 _compile = dispatcher.Dispatcher.compile
@@ -132,10 +136,32 @@ def _is_ours(function: Any) -> bool:
     return (function.__module__ or "").startswith(OURS)
 
 
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Compile other kernels, which Python calls as well, while one is compiled or loaded."""
+    global _depth, _first
+    depth, first = _depth, _first
+    _depth, _first = 0, None
+    try:
+        yield
+    finally:
+        _depth, _first = depth, first
+
+
+def load_callees() -> None:
+    """Load what machine code from the cache may call by name, before it is loaded itself."""
+    first = _first
+    with global_compiler_lock, _apart():
+        load_separate(first)
+
+
 def _executable(self: Any, library: Any, fndesc: Any, env: Any) -> Any:
     """The entry point through which Python calls a function; a placeholder if it is compiled for a caller."""
     if _depth > 1 and not library._disable_inspection:
         return Unfinished()
+    if _depth <= 1:
+        with _apart():
+            load_called()
     function = _get_executable(self, library, fndesc, env)
     # Also set the environments of the functions that were linked in, as numba does when it loads a library from its
     # cache.
@@ -155,10 +181,10 @@ def _overload(self: Any, cres: Any) -> None:
 
 def _compile_late(self: Any, sig: Any) -> Any:
     """Dispatcher.compile, which emits machine code only for functions that Python calls."""
-    global _depth
+    global _depth, _first
     with global_compiler_lock:
         if _depth == 0:
-            load_separate(self)
+            _first = self
         if _depth == 0 and self._cache.cache_path is not None and _is_ours(self.py_func):
             listing.check(self, sigutils.normalize_signature(sig)[0])
         _depth += 1

@@ -12,6 +12,7 @@ from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.fitting import fit, room, room_words
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.separate import NUMBER, ROWS, WORDS, separate, types
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.tries import (
@@ -327,6 +328,10 @@ def _add_keys(a, b, since, fuel, state, columns):  # type: ignore[no-untyped-def
     return 0
 
 
+_MERGED = types.Tuple((WORDS, ROWS, WORDS, ROWS, WORDS, WORDS, ROWS, WORDS))
+
+
+@separate(NUMBER, WORDS, WORDS, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER, WORDS, _MERGED)
 @njit(cache=True)
 def merge_piece(a, b, k, v, d, since, fuel, state, columns):  # type: ignore[no-untyped-def]
     """Continue merging the tries `a` and `b` (rows of addresses) for about `fuel` updates.

@@ -42,6 +42,7 @@ class Separate(_Intrinsic):  # type: ignore[misc,unused-ignore]
         self.loaded: Any = None
 
         def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+            _called.append(self)
             kind = context.call_conv.get_function_type(returns, arguments)
             function = cgutils.get_or_insert_function(builder.module, kind, self.symbol)  # type: ignore[no-untyped-call,unused-ignore]
             return _call(context, builder, function, returns, arguments, args)
@@ -72,6 +73,8 @@ class Separate(_Intrinsic):  # type: ignore[misc,unused-ignore]
 
 _separate: list[Separate] = []
 """In the order of their definitions, so each one follows those that it calls. Guarded by the compiler's lock."""
+_called: list[Separate] = []
+"""Those that code which was generated here calls, until they are loaded. Guarded by the compiler's lock."""
 
 
 def separate(returns: Any, *arguments: Any) -> Callable[[Any], Any]:
@@ -97,9 +100,17 @@ def dispatcher_of(kernel: Any) -> Any:
     return kernel.kernel if isinstance(kernel, Separate) else kernel
 
 
+def load_called() -> None:
+    """Load the kernels that newly generated code calls by name, before it becomes machine code."""
+    while _called:
+        callee = _called.pop()
+        if callee.loaded is None:
+            callee.load()
+
+
 def load_separate(beside: Any) -> None:
-    """Load the kernels that others call by name, before a kernel is loaded that may call them. `beside`: that kernel;
-    if others call it by name as well, it calls only those defined before it."""
+    """Load all kernels that others call by name, before machine code is loaded that may call them. `beside`: the kernel
+    that is compiled or loaded; if others call it by name as well, it calls only those defined before it."""
     for callee in _separate:
         if callee.kernel is beside:
             return
