@@ -33,6 +33,9 @@ from vernier.storage.updates import CLOSED, MIN_TIME, Updates
 Row = tuple[Any, ...]
 Change = tuple[Row, int, int]
 
+ROWS = 1_000_000
+"""The most rows, with their copies, that `Run.rows` lists."""
+
 
 def run(app: App, *, epochs: Sequence[int] = (), workers: int = 1) -> Run:
     """Start a program on empty inputs, for use in a `with` statement.
@@ -118,9 +121,16 @@ class Run:
     def rows(self, view: str, *, at: int | None = None) -> list[Row]:
         """A view's rows that are present at data time `at` (default: the last final time), in order.
 
-        A row of multiplicity 2 appears twice. Raises ProgramError when `at` is not final yet.
+        A row of multiplicity 2 appears twice. Raises ProgramError when `at` is not final yet, or if these are more than
+        a million rows with their copies.
         """
         counts = self._counts(view, at)
+        copies = sum(max(count, 0) for _, count in counts.values())
+        if copies > ROWS:
+            raise ProgramError(
+                problem=f"view {view!r} has {copies} rows, counting copies; rows() lists at most {ROWS}, "
+                "but counts() has each row once with its multiplicity"
+            )
         rows = sorted(counts.values(), key=lambda counted: _order(counted[0]))
         return [row for row, count in rows for _ in range(count)]
 

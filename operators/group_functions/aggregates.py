@@ -173,8 +173,8 @@ class _Run:
     def _lists(self, item: Item, groups: Groups, field: Field, first: Ints, copies: Ints, offsets: Ints) -> Ints:
         lengths = np.add.reduceat(np.append(copies.astype(np.float64), 0.0), offsets[:-1]) * (np.diff(offsets) > 0)
         if len(lengths) and lengths.max() > LONGEST_LIST:
-            row = self.key.decode_rows(groups.keys[int(lengths.argmax())].reshape(1, -1), groups.heap)
-            raise ListTooLong(aggregate=item.kind, key=str(row[0]), values=int(lengths.max()), most=LONGEST_LIST)
+            key = self.key.shown_key(groups.keys[int(lengths.argmax())].reshape(1, -1), groups.heap)
+            raise ListTooLong(aggregate=item.kind, key=key, values=int(lengths.max()), most=LONGEST_LIST)
         words = groups.vals[:, field.value_offset : field.offset + field.words]
         values = field.type.decode(np.ascontiguousarray(words[np.repeat(first, copies)]), groups.heap)
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths).astype(np.int64)))
@@ -183,8 +183,8 @@ class _Run:
 
     def _check(self, status: int, groups: Groups, fault: int) -> None:
         if status != 0:
-            (row,) = self.key.decode_rows(groups.keys[fault : fault + 1], groups.heap)
-            raise AggregateOverflow(operator="group by " + ", ".join(self.key.names), key=str(row))
+            key = self.key.shown_key(groups.keys[fault : fault + 1], groups.heap)
+            raise AggregateOverflow(operator="group by " + ", ".join(self.key.names), key=key)
 
 
 def _seen(groups: Groups, fields: Sequence[Field]) -> Ints:

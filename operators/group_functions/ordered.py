@@ -125,7 +125,7 @@ class Ordered:
     def key_of(self, row: int) -> str:
         """The key of a row's group, for messages."""
         keys = self.groups.keys[self.group_of[row] : self.group_of[row] + 1]
-        return str(self.key.decode_rows(keys, self.groups.heap)[0])
+        return self.key.shown_key(keys, self.groups.heap)
 
     def failed(self, row: int) -> AggregateOverflow:
         """The error for the group of a row."""

@@ -108,10 +108,8 @@ class Operator:
 
 
 def shown_key(key: RowType, keyed: Ints, heap: Heap) -> str:
-    """A key `[hash | key words …]` for display: "src=1, dst=2", or "()" for the empty key, which all rows share."""
-    words = np.ascontiguousarray(keyed[:, 1 : 1 + key.width])
-    (row,) = key.decode_rows(words, heap)
-    return ", ".join(f"{name}={value!r}" for name, value in zip(key.names, row, strict=True)) or "()"
+    """A key `[hash | key words …]` for display, as RowType.shown_key shows it."""
+    return key.shown_key(np.ascontiguousarray(keyed[:, 1 : 1 + key.width]), heap)
 
 
 class Arranged(Protocol):

@@ -17,11 +17,12 @@ from vernier.operators.language.plan.aggregation import Aggregation
 from vernier.operators.language.plan.logical import AggregateNode, JoinNode, ProjectNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Float64, Int64
+from vernier.operators.language.types.schema import EVERY_ROW
 from vernier.operators.sql.expressions import nullable, unknown
 from vernier.operators.sql.joining import steady_marks
 from vernier.operators.sql.literals import literal
 from vernier.operators.sql.refusals import refuse
-from vernier.operators.sql.relations import EVERYTHING, Relation, fresh, one_row, picked
+from vernier.operators.sql.relations import Relation, fresh, one_row, picked
 from vernier.operators.sql.sessions import Session
 from vernier.operators.sql.trees import Tree
 
@@ -126,8 +127,8 @@ def _grouped(
     """The groups with all aggregates, and the column of each aggregate by its form. always: whether the group that is
     all rows is there also without rows."""
     if not keys:
-        keys = [(EVERYTHING, Literal(0, Int64()))]
-    everything = keys[0][0] == EVERYTHING
+        keys = [(EVERY_ROW, Literal(0, Int64()))]
+    everything = keys[0][0] == EVERY_ROW
     branches: list[tuple[Node, list[_Call]]] = []
     plain = [one for one in calls if not _apart(one)]
     results: dict[str, str] = {}
@@ -205,17 +206,17 @@ def beside(one: Node, two: Node, keys: tuple[str, ...]) -> Node:
 def _always(grouped: Node, calls: list[_Call], results: dict[str, str]) -> Node:
     """The aggregate over all rows with its row for no rows: counts are 0, all others null."""
     constant = one_row()
-    values = [name for name in grouped.schema.names if name != EVERYTHING]
-    key = f"{EVERYTHING} there"
-    right = ProjectNode(grouped, ((key, Column(EVERYTHING)), *((name, Column(name)) for name in values)))
-    joined = Sides(constant, right, (EVERYTHING,), (key,)).joined("left")
+    values = [name for name in grouped.schema.names if name != EVERY_ROW]
+    key = f"{EVERY_ROW} there"
+    right = ProjectNode(grouped, ((key, Column(EVERY_ROW)), *((name, Column(name)) for name in values)))
+    joined = Sides(constant, right, (EVERY_ROW,), (key,)).joined("left")
     counts = {results[one.form] for one in calls if one.kind == "Count"}
     lists = {results[one.form] for one in calls if one.kind in ("CollectList", "CollectSet")}
     if lists:
         raise refuse("collect_list() over all rows needs a group; GROUP BY a column", "collect_list", "collect_set")
     zero = Literal(0, Int64())
     shown = [(name, Call("coalesce", (Column(name), zero)) if name in counts else Column(name)) for name in values]
-    return ProjectNode(joined, ((EVERYTHING, Column(EVERYTHING)), *shown))
+    return ProjectNode(joined, ((EVERY_ROW, Column(EVERY_ROW)), *shown))
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
@@ -354,11 +355,11 @@ def over_partition(rows: Relation, tree: Tree, name: str, within: Sequence[str])
     result = results[call.form]
     if not keys:
         kept: list[tuple[str, Expr]] = [
-            (EVERYTHING, Literal(0, Int64())),
-            *((one, Column(one)) for one in rows.row.names if one != EVERYTHING),
+            (EVERY_ROW, Literal(0, Int64())),
+            *((one, Column(one)) for one in rows.row.names if one != EVERY_ROW),
         ]
         rows = Relation(ProjectNode(rows.node, tuple(kept)), rows.ids)
-        within = [EVERYTHING]
+        within = [EVERY_ROW]
     other = ProjectNode(grouped, (*((one, Column(one)) for one in within), (name, Column(result))))
     found = beside(rows.node, other, tuple(within))
     names = [*(one for one in rows.row.names), name]

@@ -19,11 +19,11 @@ from vernier.operators.language.plan.logical import ProjectNode, UnionNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.plan.titles import give_name
 from vernier.operators.language.types.scalars import Bool, Int64
-from vernier.operators.language.types.schema import RowType
+from vernier.operators.language.types.schema import EVERY_ROW, RowType
 from vernier.operators.sql.defaults import default_of
 from vernier.operators.sql.expressions import Expressions
 from vernier.operators.sql.refusals import refuse
-from vernier.operators.sql.relations import EVERYTHING, Relation
+from vernier.operators.sql.relations import Relation
 from vernier.operators.sql.single_rows import need_single
 from vernier.operators.sql.trees import Tree, tree_of
 
@@ -147,11 +147,11 @@ def _joined(
 
 
 def _all_pairs(left: Relation, right: Relation) -> tuple[Relation, Relation, tuple[str, ...], tuple[str, ...]]:
-    one, two = f"{EVERYTHING} (left)", f"{EVERYTHING} (right)"
+    one, two = f"{EVERY_ROW} (left)", f"{EVERY_ROW} (right)"
     zero = Literal(0, Int64())
 
     def with_key(relation: Relation, name: str) -> Relation:
-        kept = [(own, Column(own)) for own in relation.row.names if not own.startswith(EVERYTHING)]
+        kept = [(own, Column(own)) for own in relation.row.names if not own.startswith(EVERY_ROW)]
         return replace(relation, node=ProjectNode(relation.node, ((name, zero), *kept)))
 
     return with_key(left, one), with_key(right, two), (one,), (two,)

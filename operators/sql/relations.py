@@ -16,12 +16,9 @@ from vernier.operators.language.plan.constants import ConstantNode
 from vernier.operators.language.plan.logical import FilterNode, ProjectNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
-from vernier.operators.language.types.schema import RowType
+from vernier.operators.language.types.schema import EVERY_ROW, RowType
 from vernier.operators.sql.expressions import Expressions
 from vernier.operators.sql.trees import Tree
-
-EVERYTHING = "every row"
-"""A constant column: the key of cross joins and of aggregates over all rows. No query can use the name."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Relation:
                 pairs.append((found[key], expr))
             ids[number] = found[key]
         if not pairs:
-            pairs = [(EVERYTHING, Literal(0, Int64()))]
+            pairs = [(EVERY_ROW, Literal(0, Int64()))]
         return Relation(picked(self.node, pairs), ids)
 
     def with_columns(self, new: Sequence[tuple[str, Expr]]) -> tuple[Relation, list[str]]:
@@ -135,4 +132,4 @@ def picked(node: Node, pairs: Sequence[tuple[str, Expr]]) -> Node:
 
 def one_row() -> ConstantNode:
     """A relation of one row, which is always there."""
-    return ConstantNode(RowType([(EVERYTHING, Int64(), False)]), ((0,),))
+    return ConstantNode(RowType([(EVERY_ROW, Int64(), False)]), ((0,),))

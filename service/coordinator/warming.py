@@ -75,7 +75,7 @@ class Warming:
                     stage.run(frame, "standby")
                     seen += 1
             except SparkFailed as error:
-                if not self._closed.is_set():
+                if not self._enough.is_set():  # otherwise the query has been stopped in the middle of one
                     _log.warning("standby: spark does not warm up: %s", error)
                 self._enough.set()
             if seen == BATCHES:
@@ -85,6 +85,7 @@ class Warming:
         try:
             self._enough.wait(QUERY_SECONDS)
         finally:
+            self._enough.set()
             with contextlib.suppress(PySparkException):
                 query.close()
         _log.info("standby: spark has run %d micro-batches to warm up", seen)

@@ -212,7 +212,7 @@ def test_a_running_sum_that_does_not_fit_names_its_group() -> None:
         large,
         2 * large - 1,
     ]
-    with pytest.raises(AggregateOverflow, match=r"running_sum by player: .* group \(7,\)"):
+    with pytest.raises(AggregateOverflow, match=r"running_sum by player: .* group team=7"):
         answered(build, Score, [((7, large, 1), 1, 1), ((7, large, 2), 1, 1)])
 
 
@@ -248,7 +248,7 @@ def test_too_many_copies_to_be_rows_are_an_error_that_names_the_group(operator: 
         "lag": lambda scores: scores.lag("points", 2**30, by="player", within="team"),
     }
     given: list[Change] = [((3, 1, 1), 1, 1), ((7, 5, 1), 1, 2**40), ((7, 4, 1), 1, 1)]
-    with pytest.raises(TooManyCopies, match=rf"{operator}.*: 1\d+ copies in the group \(7,\)"):
+    with pytest.raises(TooManyCopies, match=rf"{operator}.*: 1\d+ copies in the group team=7"):
         answered(builds[operator], Score, given)
 
 

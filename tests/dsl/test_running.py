@@ -108,6 +108,17 @@ def test_rows_are_there_as_often_as_they_are() -> None:
         assert t.counts("v") == {(0, 5): 1, (1, None): 2, (7, 7): -1}
 
 
+def test_rows_are_not_listed_if_their_copies_are_too_many() -> None:
+    app = vn.App("t")
+    app.view("v", app.source("s", Pair))
+    with vn.testing.run(app) as t:
+        t.update("s", [((0, 5), 1, 10**15)])
+        t.finish()
+        with pytest.raises(ProgramError, match=f"'v' has {10**15} rows, counting copies.*counts"):
+            t.rows("v")
+        assert t.counts("v") == {(0, 5): 10**15}
+
+
 def test_linear_methods() -> None:
     data = [((1, 10), 1, 1), ((2, None), 2, 3)]
     assert answer(lambda s: s.select(x=col("a") * 2, b="b"), data) == [((2, 10), 1, 1), ((4, None), 2, 3)]

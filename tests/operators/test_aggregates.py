@@ -296,6 +296,18 @@ def test_failures_of_the_programs_aggregates(function: Any, said: str) -> None:
     assert "test_aggregates.py" in str(caught.value)
 
 
+@pytest.mark.parametrize("sql", [False, True])
+def test_what_does_not_fit_is_of_all_rows_if_there_is_no_key(sql: bool) -> None:
+    app = vn.App("big")
+    rows = app.source("s", Sample)
+    total = app.sql("SELECT sum(value) AS x FROM s") if sql else rows.group_by().agg(x=vn.sum("value"))
+    app.view("total", total)
+    with vn.testing.run(app) as t:
+        t.update("s", [((1, 2**62, 1.0), 1, 3)])
+        with pytest.raises(AggregateOverflow, match=r"an aggregate of the group of all rows does not fit"):
+            t.finish()
+
+
 def test_what_does_not_fit_names_the_group() -> None:
     app = vn.App("big")
     rows = app.source("s", Sample)
@@ -309,7 +321,7 @@ def test_what_does_not_fit_names_the_group() -> None:
             t.finish()
     with vn.testing.run(app) as t:
         t.update("s", [((7, 0, 1.0), 1, 2**40)])
-        with pytest.raises(ListTooLong, match=r"1099511627776 values"):
+        with pytest.raises(ListTooLong, match=r"of the group key=7, value=0 would have 1099511627776 values"):
             t.finish()
 
 

@@ -18,10 +18,7 @@ from vernier.operators.language.plan.logical import AggregateNode, DistinctNode,
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.plan.vectors import Vector
 from vernier.operators.language.types.scalars import Int64
-from vernier.operators.language.types.schema import Schema, check_name
-
-_ALL = "_all"
-"""The constant key of an aggregate over all rows. Programs cannot use this name."""
+from vernier.operators.language.types.schema import ALL_ROWS, Schema, check_name
 
 
 def distinct(self: C) -> C:
@@ -123,7 +120,7 @@ class Grouped(Generic[C]):
         different.
         """
         node = self._collection.node
-        pairs = self._keys or [(_ALL, Literal(0, Int64()))]
+        pairs = self._keys or [(ALL_ROWS, Literal(0, Int64()))]
         if all(expr.column == name for name, expr in pairs):
             return node, tuple(name for name, _ in pairs)
         hidden = [(name if expr.column == name else f"key {name}", expr) for name, expr in pairs]

@@ -23,14 +23,12 @@ from vernier.operators.language.expr.order import Order, Orders
 from vernier.operators.language.plan.logical import ProjectNode
 from vernier.operators.language.plan.node import Node
 from vernier.operators.language.types.scalars import Int64
-from vernier.operators.language.types.schema import RowType, check_name
+from vernier.operators.language.types.schema import ALL_ROWS, RowType, check_name
 
 Columns = str | Expr | Sequence[str | Expr]
 By = str | Expr | Order
 ByList = By | Sequence[By]
 
-_ALL = "_all"
-"""The constant key where no key is given. Programs cannot use this name."""
 _OF_INTEGERS = ("Float64", "Decimal", "TimestampNs")
 """Types whose columns accept an integer as a default."""
 _PARTS = 256
@@ -199,7 +197,7 @@ def grouped_by(node: Node, grouped: tuple[str, ...], spec: LogicSpec) -> Node:
     if grouped:
         return ReduceNode(node, grouped, spec)
     kept = tuple((name, Column(name)) for name in node.schema.names)
-    return ReduceNode(ProjectNode(node, ((_ALL, Literal(0, Int64())), *kept)), (_ALL,), spec)
+    return ReduceNode(ProjectNode(node, ((ALL_ROWS, Literal(0, Int64())), *kept)), (ALL_ROWS,), spec)
 
 
 def orders(by: ByList, row: RowType, what: str) -> Orders:

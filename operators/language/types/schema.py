@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 COMPOSED: tuple[type[Composed], ...] = (Decimal, String, Binary, List, Struct)
 """The types of several parts. `parse` knows only types that have been imported; naming them here imports them all."""
+ALL_ROWS, EVERY_ROW = CONSTANT_KEYS = "_all", "every row"
+"""The column, a constant, that is the key of what is computed over all rows: in Python and in SQL. No program can use
+names that begin so."""
 
 
 @dataclass(frozen=True)
@@ -260,6 +263,14 @@ class RowType:
             for field in self.fields
         ]
         return list(zip(*columns, strict=True)) if columns else [()] * len(words)
+
+    def shown_key(self, words: Words, heap: Heap | None = None) -> str:
+        """One row of words, which is a key, for messages: "src=1, dst=2"; "of all rows" for a constant key."""
+        (row,) = self.decode_rows(words, heap)
+        # A computed key is "key NAME" until the result gets its columns.
+        named = zip((name.removeprefix("key ") for name in self.names), row, strict=True)
+        given = [(name, value) for name, value in named if not name.startswith(CONSTANT_KEYS)]
+        return ", ".join(f"{name}={value!r}" for name, value in given) or "of all rows"
 
     @cached_property
     def arrow(self) -> pa.Schema:
