@@ -32,6 +32,7 @@ from vernier.storage.errors import VernierError
 from vernier.storage.updates import CLOSED
 
 _INLINE_CHANGES = 50
+_INLINE_SORT = 1000
 _encode = msgspec.json.encode
 
 
@@ -60,6 +61,14 @@ def cut(interval: Interval, most: int) -> Iterator[Interval]:
     yield Interval(
         lower, interval.upper, interval.changes.take(slice(start, count)), interval.committed_ns, interval.texts
     )
+
+
+def _ordered(view: View, lower: int, upper: int) -> list[Interval]:
+    """The view's intervals, with their changes in order."""
+    found = view.intervals(lower, upper)
+    for interval in found:
+        _ = interval.changes
+    return found
 
 
 class ChangeStreams:
@@ -176,9 +185,9 @@ class ChangeStreams:
 
         Other requests run in between: work that takes longer than a moment is done in a thread.
         """
-        # Changes that the log no longer has cost a search of the trace.
-        old = lower < view.log_start
-        for interval in await asyncio.to_thread(view.intervals, lower, upper) if old else view.intervals(lower, upper):
+        # Changes that the log no longer has cost a search of the trace, and those that nobody has read yet are sorted.
+        long = lower < view.log_start or view.to_order(lower) > _INLINE_SORT
+        for interval in await asyncio.to_thread(_ordered, view, lower, upper) if long else view.intervals(lower, upper):
             for piece in cut(interval, self.options.event_changes):
                 if len(piece.changes) > _INLINE_CHANGES:
                     event = await asyncio.to_thread(self._interval_event, view, form, piece)

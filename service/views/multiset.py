@@ -116,7 +116,12 @@ class Multiset:
 
     def apply(self, data: Ints) -> Multiset:
         """Return the set after the changes `[row words | diff]`, given in any order. Raises DiffOverflow."""
-        changes = Run.of(consolidate_rows(np.ascontiguousarray(data), np.arange(self.width, dtype=np.int64)))
+        return self.plus(Multiset.of(self.width, data))
+
+    def plus(self, other: Multiset) -> Multiset:
+        """The sum of both sets. O(rows of the other one), amortised, times the logarithm of this one's size. Raises
+        DiffOverflow."""
+        changes = other.flat()
         if not len(changes):
             return self
         base = (self._flat,) if self._flat is not None else self.runs

@@ -27,8 +27,9 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.observability.metrics import Stats
 from vernier.service.observability.recent_latency import LATENCY, WINDOW_NS, Mark, followed
 from vernier.service.views.head import Head
+from vernier.service.views.multiset import Multiset
 from vernier.service.views.recent_dead_letters import RecentDeadLetters
-from vernier.service.views.view import Interval, View, by_time, changes_between
+from vernier.service.views.view import Interval, View, changes_between, matrix_of, sum_until
 from vernier.storage.blob.blob import Blob
 from vernier.storage.blob.location import BlobLocation
 from vernier.storage.blob.segment import Segment
@@ -38,7 +39,7 @@ from vernier.storage.state.manifest import NO_EPOCH, BatchRef, Manifest, ViewEnt
 from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace.batch import Batch
-from vernier.storage.updates import Ints, Updates
+from vernier.storage.updates import CLOSED, Ints, Updates
 
 _HISTORY = 1200
 _AGAIN_NS = 5_000_000_000
@@ -318,18 +319,18 @@ class Reader:
         batches = self._trace(newest, entry)
         width = view.stored.width
         for manifest, parts in steps:
-            for batch in parts:
-                batch.verify()
-            changes = by_time(Updates.concat([batch.to_updates() for batch in parts], width))
+            sums = sum_until(parts, width, CLOSED)  # reads, and so verifies, all parts
+            changes = Updates.concat([batch.to_updates() for batch in parts], width)
             texts = tuple(batch.texts for batch in parts if batch.texts is not None)
-            interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns, texts)
-            view = view.follow(interval, entry.since, batches, self._log_bytes)
+            interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns, texts, ordered=False)
+            view = view.follow(interval, sums, entry.since, batches, self._log_bytes)
         if view.frontier < newest.upper:
             if view.frontier <= entry.since:
                 return View.load(view.name, view.schema, view.key, entry.since, newest.upper, batches)
             missed = changes_between(batches, width, view.frontier, newest.upper)
             interval = Interval(view.frontier, newest.upper, missed, newest.committed_ns)
-            return view.follow(interval, entry.since, batches, self._log_bytes)
+            sums = Multiset.of(width, matrix_of(missed))
+            return view.follow(interval, sums, entry.since, batches, self._log_bytes)
         # Epochs that no longer exist may have compacted the view although nothing became final in between.
         return view if steps else replace(view, since=entry.since, batches=tuple(batches))
 

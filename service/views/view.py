@@ -84,18 +84,53 @@ def by_time(updates: Updates) -> Updates:
     return Updates(data[order], updates.width, updates.depth)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """The changes of one advance of the frontier, lower <= time < upper, ordered by time, then row.
+    """The changes of one advance of the frontier, lower <= time < upper. texts: the dictionaries of their long texts.
 
-    texts: the dictionaries of their long texts.
+    They are put in order when somebody first reads them: most epochs are over before anybody asks for their changes.
     """
 
-    lower: int
-    upper: int
-    changes: Updates
-    committed_ns: int
-    texts: tuple[Texts, ...] = ()
+    __slots__ = ("_changes", "_ordered", "committed_ns", "lower", "texts", "upper")
+
+    def __init__(
+        self,
+        lower: int,
+        upper: int,
+        changes: Updates,
+        committed_ns: int,
+        texts: tuple[Texts, ...] = (),
+        *,
+        ordered: bool = True,
+    ) -> None:
+        """ordered: whether the changes are ordered by time, then row."""
+        self.lower, self.upper, self.committed_ns, self.texts = lower, upper, committed_ns, texts
+        self._changes, self._ordered = changes, ordered
+
+    def __len__(self) -> int:
+        """The number of changes."""
+        return len(self._changes)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the changes."""
+        return self._changes.data.nbytes
+
+    @property
+    def unordered(self) -> Updates:
+        """The changes in any order."""
+        return self._changes
+
+    @property
+    def changes(self) -> Updates:
+        """The changes ordered by time, then row. O(n log n) the first time. Any thread may read them."""
+        if not self._ordered:
+            self._changes = by_time(self._changes)
+            self._ordered = True  # last: another thread may look, and at worst it sorts them as well
+        return self._changes
+
+    def to_order(self) -> int:
+        """The number of changes that `changes` would have to put in order."""
+        return 0 if self._ordered else len(self._changes)
 
     def part(self, lower: int, upper: int) -> Interval:
         """The part of this interval inside [lower, upper)."""
@@ -144,15 +179,19 @@ class View:
         heap = _heap_of(stored, held, ())
         return View(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
 
-    def follow(self, interval: Interval, since: int, batches: Iterable[Batch], log_bytes: int) -> View:
-        """The state after an interval that begins at this frontier. The log keeps its newest `log_bytes`."""
+    def follow(
+        self, interval: Interval, sums: Multiset, since: int, batches: Iterable[Batch], log_bytes: int
+    ) -> View:
+        """The state after an interval that begins at this frontier. sums: the interval's changes without their times,
+        summed by row. The log keeps its newest `log_bytes`. O(sums), amortised, times the logarithm of the view's size.
+        """
         log = [*self.log, interval]
-        kept = sum(one.changes.data.nbytes for one in log)
+        kept = sum(one.nbytes for one in log)
         drop = 0
         while drop < len(log) - 1 and (kept > log_bytes or log[drop].upper <= since or len(log) - drop > _LOG_LENGTH):
-            kept -= log[drop].changes.data.nbytes
+            kept -= log[drop].nbytes
             drop += 1
-        rows = self.rows.apply(matrix_of(interval.changes))
+        rows = self.rows.plus(sums)
         held, kept_log = tuple(batches), tuple(log[drop:])
         heap = _heap_of(self.stored, held, kept_log)
         return replace(self, since=since, frontier=interval.upper, rows=rows, log=kept_log, batches=held, heap=heap)
@@ -177,7 +216,7 @@ class View:
         if as_of == self.frontier - 1:
             return self.rows
         if as_of + 1 >= self.log_start:
-            later = [interval.changes for interval in self._log_parts(as_of + 1, self.frontier)]
+            later = [interval.unordered for interval in self._log_parts(as_of + 1, self.frontier)]
             undone = matrix_of(Updates.concat(later, self.stored.width)).copy()
             undone[:, -1] *= -1
             return self.rows.apply(undone)
@@ -193,7 +232,7 @@ class View:
         for interval in reversed(self.log):
             if interval.upper <= as_of + 1:
                 break
-            count += len(interval.changes)
+            count += len(interval)
         return count
 
     def find(self, as_of: int, words: Sequence[int]) -> tuple[Ints, Ints]:
@@ -208,7 +247,7 @@ class View:
             return rows, counts
         wanted, parts = np.array(words, np.int64), [np.column_stack((rows, counts))]
         for interval in self._log_parts(as_of + 1, self.frontier):
-            changes = interval.changes
+            changes = interval.unordered
             same = changes.data[:, 0] == wanted[0]
             if len(wanted) > 1:
                 same &= (changes.data[:, 1 : len(wanted)] == wanted[1:]).all(axis=1)
@@ -241,6 +280,16 @@ class View:
         middle = min(self.log_start, upper)
         older = changes_between(self.batches, self.stored.width, lower, middle)
         return [Interval(lower, middle, older, 0), *self._log_parts(middle, upper)]
+
+    def to_order(self, lower: int) -> int:
+        """The number of changes of the log from this frontier on that nobody has read yet: the first reader puts them
+        in order."""
+        count = 0
+        for interval in reversed(self.log):
+            if interval.upper <= lower:
+                break
+            count += interval.to_order()
+        return count
 
     def _log_parts(self, lower: int, upper: int) -> list[Interval]:
         first = len(self.log)
