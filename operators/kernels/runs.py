@@ -10,7 +10,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, put
 from vernier.storage.kernels.held import drop, hold, matrix, retain, store, vector
-from vernier.storage.kernels.inlining import borrowing
+from vernier.storage.kernels.inlining import allocating, borrowing
 from vernier.storage.kernels.pointers import load
 
 # Words of a run: arrays, numbers, then addresses of kernels. TIMED: how many times the time of a step counts; 0: it is
@@ -89,7 +89,7 @@ def pool_rows(run, first, rows, columns):  # type: ignore[no-untyped-def]
     return matrix(load(run, POOL) + 8 * first, rows, columns)
 
 
-@njit(cache=True)
+@allocating
 def rows_of(run, op):  # type: ignore[no-untyped-def]
     """The matrix in an operator's slot, columns to skip included; not owned."""
     outs = outs_of(run)

@@ -87,9 +87,9 @@ def _scan_value(text: np.ndarray, i: int, end: int, kind: int, size: int) -> tup
             cell = (cell << 8) | np.int64(text[at])
         return cell, i
     if kind == STRING:
-        at = begin
+        at, address = begin, np.int64(text.ctypes.data)
         while at < i:
-            at = at + 1 if text[at] < _MORE else scan_utf8(text, at, i)
+            at = at + 1 if text[at] < _MORE else scan_utf8(address, at, i)
             if at < 0:
                 return 0, -1
     return (np.int64(begin) << SPAN_START) | (i - begin), i

@@ -10,15 +10,18 @@ from numba import njit
 from vernier.service.kernels.json_values import (
     SPAN_START,
     scan_colon,
+    scan_false,
     scan_instant,
     scan_integer,
     scan_name,
     scan_nested,
     scan_next,
+    scan_null,
     scan_text,
-    scan_word,
+    scan_true,
     skip_space,
 )
+from vernier.storage.kernels.pointers import load_byte
 
 ANY, ROW, NUMBER, INSTANT, INSIDE = range(5)
 """The kinds of member. The cell of ANY, a legal value, and ROW, an object or array, is its span (json_values.py), that
@@ -27,75 +30,73 @@ ABSENT, THERE, NULL = 0, 1, 2
 
 _MOST_DEPTH = 62
 _QUOTE, _POINT, _MINUS, _PLUS, _ZERO, _NINE = 34, 46, 45, 43, 48, 57
+_T, _F, _N = 116, 102, 110
 _OPEN_LIST, _CLOSE_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = 91, 93, 123, 125
-_TRUE = np.frombuffer(b"true", np.uint8)
-_FALSE = np.frombuffer(b"false", np.uint8)
-_NULL = np.frombuffer(b"null", np.uint8)
 
 
 @njit(cache=True)
-def _skip_digits(text: np.ndarray, i: int, end: int) -> int:
+def _skip_digits(text: int, i: int, end: int) -> int:
     """The position after one digit or more; -1 if there is none."""
     first = i
-    while i < end and _ZERO <= text[i] <= _NINE:
+    while i < end and _ZERO <= load_byte(text + i) <= _NINE:
         i += 1
     return i if i > first else -1
 
 
 @njit(cache=True)
-def _skip_number(text: np.ndarray, i: int, end: int) -> int:
+def _skip_number(text: int, i: int, end: int) -> int:
     """The position after a number; -1 if there is none."""
-    if i < end and text[i] == _MINUS:
+    if i < end and load_byte(text + i) == _MINUS:
         i += 1
     first = i
     i = _skip_digits(text, i, end)
-    if i < 0 or (text[first] == _ZERO and i - first > 1):
+    if i < 0 or (load_byte(text + first) == _ZERO and i - first > 1):
         return -1
-    if i < end and text[i] == _POINT:
+    if i < end and load_byte(text + i) == _POINT:
         i = _skip_digits(text, i + 1, end)
-    if 0 <= i < end and (text[i] == 69 or text[i] == 101):
+    if 0 <= i < end and (load_byte(text + i) == 69 or load_byte(text + i) == 101):
         i += 1
-        if i < end and (text[i] == _MINUS or text[i] == _PLUS):
+        if i < end and (load_byte(text + i) == _MINUS or load_byte(text + i) == _PLUS):
             i += 1
         i = _skip_digits(text, i, end)
     return i
 
 
 @njit(cache=True)
-def _skip_plain(text: np.ndarray, i: int, end: int) -> int:
+def _skip_plain(text: int, i: int, end: int) -> int:
     """The position after a string, number or word; -1 if there is none."""
     if i >= end:
         return -1
-    if text[i] == _QUOTE:
+    if load_byte(text + i) == _QUOTE:
         return scan_text(text, i, end)[1]
-    if text[i] == _TRUE[0]:
-        return scan_word(text, i, end, _TRUE)
-    if text[i] == _FALSE[0]:
-        return scan_word(text, i, end, _FALSE)
-    if text[i] == _NULL[0]:
-        return scan_word(text, i, end, _NULL)
+    if load_byte(text + i) == _T:
+        return scan_true(text, i, end)
+    if load_byte(text + i) == _F:
+        return scan_false(text, i, end)
+    if load_byte(text + i) == _N:
+        return scan_null(text, i, end)
     return _skip_number(text, i, end)
 
 
 @njit(cache=True)
-def _skip_name(text: np.ndarray, i: int, end: int) -> int:
+def _skip_name(text: int, i: int, end: int) -> int:
     """The position of the value behind a member's name; -1 if there is none."""
     at = scan_text(text, i, end)[1]
     return scan_colon(text, at, end) if at >= 0 else -1
 
 
 @njit(cache=True)
-def _skip_value(text: np.ndarray, i: int, end: int) -> int:
+def _skip_value(text: int, i: int, end: int) -> int:
     """The position after a value of any kind; -1 if it is not legal, or nested too deeply."""
     objects, depth = np.int64(0), 0  # a bit for each open object or list, 1 for an object
     while i >= 0:
-        if i < end and (text[i] == _OPEN_OBJECT or text[i] == _OPEN_LIST):
+        if i < end and (load_byte(text + i) == _OPEN_OBJECT or load_byte(text + i) == _OPEN_LIST):
             if depth == _MOST_DEPTH:
                 return -1
-            is_object = text[i] == _OPEN_OBJECT
+            is_object = load_byte(text + i) == _OPEN_OBJECT
             close = _CLOSE_OBJECT if is_object else _CLOSE_LIST
             i = skip_space(text, i + 1, end)
-            if i >= end or text[i] != close:
+            if i >= end or load_byte(text + i) != close:
                 depth += 1
                 objects = (objects << 1) | np.int64(is_object)
                 if is_object:
@@ -118,7 +119,7 @@ def _skip_value(text: np.ndarray, i: int, end: int) -> int:
 
 
 @njit(cache=True)
-def _scan_member(text: np.ndarray, i: int, end: int, kind: int) -> tuple[int, int]:
+def _scan_member(text: int, i: int, end: int, kind: int) -> tuple[int, int]:
     """Scan a value that is neither null nor INSIDE: (its cell, position)."""
     if kind == ROW:
         return scan_nested(text, i, end)
@@ -132,11 +133,11 @@ def _scan_member(text: np.ndarray, i: int, end: int, kind: int) -> tuple[int, in
 
 @njit(cache=True)
 def _find_in_object(
-    text: np.ndarray,
+    text: int,
     i: int,
     end: int,
-    pool: np.ndarray,
-    names: np.ndarray,
+    pool: int,
+    names: int,
     kinds: np.ndarray,
     outer: int,
     others: bool,
@@ -145,7 +146,7 @@ def _find_in_object(
     m: int,
 ) -> int:
     """Find the members of an object, and of the INSIDE one; the position after it."""
-    if i >= end or text[i] != _OPEN_OBJECT:
+    if i >= end or load_byte(text + i) != _OPEN_OBJECT:
         return -1
     i = skip_space(text, i + 1, end)
     low, high = 0, outer
@@ -161,13 +162,13 @@ def _find_in_object(
             return -1
         if member < 0:
             i = _skip_value(text, i, end)
-        elif text[i] == _NULL[0]:
+        elif load_byte(text + i) == _N:
             there[m, member] = NULL
-            i = scan_word(text, i, end, _NULL)
+            i = scan_null(text, i, end)
         else:
             there[m, member] = THERE
             if kinds[member] == INSIDE:
-                if text[i] != _OPEN_OBJECT:
+                if load_byte(text + i) != _OPEN_OBJECT:
                     return -1
                 i = skip_space(text, i + 1, end)
                 low, high = outer, len(kinds)
@@ -204,14 +205,15 @@ def find_members(
     with one element. cells: int64[n, k], unfilled; there: int8[n, k], zeros; whether the member is there. O(bytes).
     """
     good = np.zeros(len(starts) - 1, np.bool_)
+    at, pool_at, names_at = (np.int64(text.ctypes.data), np.int64(pool.ctypes.data), np.int64(names.ctypes.data))
     for m in range(len(good)):
         end = starts[m + 1]
-        i = skip_space(text, starts[m], end)
+        i = skip_space(at, starts[m], end)
         if wrapped:
-            i = skip_space(text, i + 1, end) if i < end and text[i] == _OPEN_LIST else end
-        i = _find_in_object(text, i, end, pool, names, kinds, outer, others, cells, there, m)
+            i = skip_space(at, i + 1, end) if i < end and load_byte(at + i) == _OPEN_LIST else end
+        i = _find_in_object(at, i, end, pool_at, names_at, kinds, outer, others, cells, there, m)
         if wrapped and i >= 0:
-            i = skip_space(text, i, end)
-            i = i + 1 if i < end and text[i] == _CLOSE_LIST else -1
-        good[m] = i >= 0 and skip_space(text, i, end) == end
+            i = skip_space(at, i, end)
+            i = i + 1 if i < end and load_byte(at + i) == _CLOSE_LIST else -1
+        good[m] = i >= 0 and skip_space(at, i, end) == end
     return good

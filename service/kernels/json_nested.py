@@ -16,7 +16,7 @@ def split_lists(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.nda
     + 1]. Element e is data[offsets[e]:offsets[e + 1]], in brackets. good: bool[n]; false for a span that is no array,
     which has no elements. Elements are not checked. O(bytes).
     """
-    n = spans.shape[0]
+    n, address = spans.shape[0], np.int64(text.ctypes.data)
     room, commas = 0, 0
     for v in range(n):
         start = spans[v] >> SPAN_START
@@ -32,7 +32,7 @@ def split_lists(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.nda
         i = spans[v] >> SPAN_START
         end = i + (spans[v] & SPAN_LENGTH) - 1
         good[v] = end > i and text[i] == _OPEN_LIST and text[end] == _CLOSE_LIST
-        if good[v] and skip_space(text, i + 1, end) < end:
+        if good[v] and skip_space(address, i + 1, end) < end:
             depth = 0
             i += 1
             data[at] = _OPEN_LIST
@@ -41,7 +41,7 @@ def split_lists(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.nda
                 stop = i + 1
                 byte = text[i]
                 if byte == _QUOTE:
-                    stop = min(skip_text(text, i, end) + 1, end)
+                    stop = min(skip_text(address, i, end) + 1, end)
                 elif byte == _OPEN_LIST or byte == _OPEN_OBJECT:
                     depth += 1
                 elif byte == _CLOSE_LIST or byte == _CLOSE_OBJECT:

@@ -28,7 +28,7 @@ def _is_doubtful(
     firsts[d] is the number of the first name of the object at depth d, or -1 for an array; the names of all open
     objects are text[begins[k] : begins[k] + lengths[k]].
     """
-    depth, count, name_next = 0, 0, False
+    depth, count, name_next, address = 0, 0, False, np.int64(text.ctypes.data)
     while i < end:
         byte = text[i]
         i += 1
@@ -44,7 +44,7 @@ def _is_doubtful(
                 elif text[i] < 128:
                     i += 1
                 else:
-                    i = scan_utf8(text, i, end)
+                    i = scan_utf8(address, i, end)
                     if i < 0:
                         return True
             if i >= end:

@@ -15,6 +15,7 @@ for _letter, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t'):
 def _unescape(text: np.ndarray, i: int, end: int, out: np.ndarray, at: int) -> int:
     """Write the string text[i:end] into `out` from `at` on; returns the end position. It was scanned before, so all
     escapes are legal."""
+    address = np.int64(text.ctypes.data)
     while i < end:
         if text[i] != _BACKSLASH:
             out[at] = text[i]
@@ -23,7 +24,7 @@ def _unescape(text: np.ndarray, i: int, end: int, out: np.ndarray, at: int) -> i
             out[at] = _SHORT[text[i + 1]]
             i, at = i + 2, at + 1
         else:
-            point = scan_hex(text, i + 2, end)
+            point = scan_hex(address, i + 2, end)
             i += 6
             if point < 0x80:
                 out[at] = point

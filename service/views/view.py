@@ -179,9 +179,7 @@ class View:
         heap = _heap_of(stored, held, ())
         return View(name, schema, tuple(key), stored, since, frontier, rows, next(_INCARNATIONS), (), held, heap)
 
-    def follow(
-        self, interval: Interval, sums: Multiset, since: int, batches: Iterable[Batch], log_bytes: int
-    ) -> View:
+    def follow(self, interval: Interval, sums: Multiset, since: int, batches: Iterable[Batch], log_bytes: int) -> View:
         """The state after an interval that begins at this frontier. sums: the interval's changes without their times,
         summed by row. The log keeps its newest `log_bytes`. O(sums), amortised, times the logarithm of the view's size.
         """

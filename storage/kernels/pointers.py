@@ -36,6 +36,10 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
         """The byte at `address`, 0 to 255."""
         return np.int64(ctypes.c_uint8.from_address(int(address)).value)
 
+    def store_byte(address: int, value: int) -> None:
+        """Write a value of 0 to 255 as the byte at `address`."""
+        ctypes.c_uint8.from_address(int(address)).value = int(value)
+
     def copy_bytes(to: int, source: int, length: int) -> None:
         """Copy `length` bytes from one address to another; they must not overlap."""
         ctypes.memmove(int(to), int(source), int(length))
@@ -102,6 +106,17 @@ else:
             return builder.zext(byte, ir.IntType(64))
 
         return types.int64(types.int64), generate
+
+    @intrinsic
+    def store_byte(typingctx: Any, address: Any, value: Any) -> Any:
+        """Write a value of 0 to 255 as the byte at `address`."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte = ir.IntType(8)
+            builder.store(builder.trunc(args[1], byte), builder.inttoptr(args[0], ir.PointerType(byte)))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
 
     @intrinsic
     def copy_bytes(typingctx: Any, to: Any, source: Any, length: Any) -> Any:

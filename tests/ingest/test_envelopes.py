@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ingest.guarded import GuardedMemory
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Date, Int64, TimestampNs
 from vernier.operators.language.types.schema import RowType
@@ -92,6 +93,9 @@ MESSAGES = {
 SPELLED = st.sampled_from([{"separators": (",", ":")}, {"separators": (" , ", " : ")}, {"ensure_ascii": False}])
 
 
+GUARDED = GuardedMemory()
+
+
 def both(kind: str, messages: list[bytes | None]) -> tuple[Parsed, Parsed]:
     """What ingestion reads, and what it reads without the kernels."""
     reader, given_ = make_format(kind, {"rows": ROW_TYPE}), pa.array(messages, pa.large_binary())
@@ -131,6 +135,18 @@ def test_bytes_are_refused_as_before(kind: str, data: st.DataObject) -> None:
         messages += [whole, whole[:at] + bytes([piece]) + whole[at + data.draw(st.integers(0, 2)) :]]
     one, other = both(kind, messages)
     assert same(one, other)
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+@given(st.data())
+def test_nothing_behind_the_messages_is_read(kind: str, data: st.DataObject) -> None:
+    """Wherever a message ends. A kernel that reads on would end this process."""
+    message, how = data.draw(st.tuples(MESSAGES[kind], SPELLED))
+    whole = json.dumps(message, **how).encode("utf-8", "surrogatepass")
+    reader = make_format(kind, {"rows": ROW_TYPE})
+    for end in {len(whole), *data.draw(st.lists(st.integers(0, len(whole)), max_size=8))}:
+        found = reader.decode(GUARDED.messages([whole[:end]]), Heap())
+        assert same(found, reader.decode(pa.array([whole[:end]], pa.large_binary()), Heap()))
 
 
 @pytest.mark.parametrize(

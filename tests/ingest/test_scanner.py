@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.ingest.guarded import GuardedMemory
 from tests.ingest.log import EDGES, ROOTS, values
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.parts import Slot
@@ -78,6 +79,7 @@ def judged(kind: str, sources: Mapping[str, RowType]) -> Format:
     return reader
 
 
+GUARDED = GuardedMemory()
 READERS = [(FORMATS[kind](sources), judged(kind, sources)) for kind in KINDS for sources in SOURCES]
 
 integers = st.one_of(
@@ -257,6 +259,19 @@ def test_scanner_and_judge_agree(data: st.DataObject) -> None:
         assert row_type.decode_rows(words, heap) == row_type.decode_rows(words, other)
 
 
+@settings(max_examples=max(300, settings().max_examples))
+@given(st.data())
+def test_nothing_behind_the_messages_is_read(data: st.DataObject) -> None:
+    """Wherever a message ends. A kernel that reads on would end this process."""
+    which = data.draw(st.integers(0, len(READERS) - 1))
+    batch = data.draw(st.lists(messages(KINDS[which // len(SOURCES)], SOURCES[which % len(SOURCES)]), max_size=2))
+    last = data.draw(messages(KINDS[which // len(SOURCES)], SOURCES[which % len(SOURCES)]))
+    for end in {len(last), *data.draw(st.lists(st.integers(0, len(last)), max_size=8))}:
+        given = [*batch, last[:end]]
+        found = READERS[which][0].decode(GUARDED.messages(given), Heap())
+        assert_same(found, READERS[which][0].decode(values(*given), Heap()))
+
+
 @pytest.mark.parametrize("reader", READERS[:2], ids=["one", "two"])
 def test_the_kernel_takes_what_producers_write(reader: tuple[Format, Format]) -> None:
     """The agreement above would hold for a kernel that takes nothing."""
@@ -298,7 +313,7 @@ def kernel_takes(reader: Any, message: str) -> bool:
 @given(st.integers(-(2**63) + 2, 2**63 - 2))
 def test_instants_are_read_as_everywhere(time: int) -> None:
     text = np.frombuffer(json.dumps(format_instant(time)).encode(), np.uint8)
-    found, at = json_values.scan_instant(text, 0, len(text))
+    found, at = json_values.scan_instant(text.ctypes.data, 0, len(text))
     if at == len(text):
         assert found == time == parse_instant(format_instant(time))
     else:
@@ -308,7 +323,7 @@ def test_instants_are_read_as_everywhere(time: int) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32) | st.decimals(-(10**9), 10**9, places=6).map(float))
 def test_doubles_are_exact_or_left(number: float) -> None:
     text = np.frombuffer(repr(number).encode(), np.uint8)
-    found, at = json_values.scan_double(text, 0, len(text))
+    found, at = json_values.scan_double(text.ctypes.data, 0, len(text))
     assert at in (-1, len(text))
     if at > 0:
         assert found == number

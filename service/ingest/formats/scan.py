@@ -156,8 +156,11 @@ class Scanner:
         whole = Scanned.concat([*scanned, judged] if len(judged.out) or not scanned else scanned)
         source, message, time, diff = (np.ascontiguousarray(whole.out[:, c]) for c in (SOURCE, MESSAGE, TIME, DIFF))
         words: dict[str, Ints] = {}
+        counts = np.bincount(source, minlength=len(self._sources))
         for name, number in self._numbers.items():
-            mine = source == number if len(self._sources) > 1 else slice(None)
+            mine: Bools | slice = slice(0) if counts[number] == 0 else slice(None)
+            if 0 < counts[number] < len(source):
+                mine = source == number
             own = {c: found for (of, c), found in columns.items() if of == number}
             words[name] = _encode(self._sources[name], whole.out[mine, CELLS:], whole.nulls[mine], own)
         return Parsed(tuple(self._sources), source, message, time, diff, words, progress, refused)
