@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from vernier.service.kernels.json_values import SPAN_ESCAPED, SPAN_LENGTH, SPAN_START, scan_hex
+from vernier.storage.kernels.pointers import copy_bytes
 
 _BACKSLASH = 92
 _SHORT = np.zeros(128, np.uint8)
@@ -53,14 +54,13 @@ def copy_spans(text: np.ndarray, spans: np.ndarray) -> tuple[np.ndarray, np.ndar
     for k in range(n):
         room += spans[k] & SPAN_LENGTH
     data = np.empty(room, np.uint8)
-    at = 0
+    address, to, at = np.int64(text.ctypes.data), np.int64(data.ctypes.data), 0
     for k in range(n):
         first, length = spans[k] >> SPAN_START, spans[k] & SPAN_LENGTH
         if spans[k] & SPAN_ESCAPED:
             at = _unescape(text, first, first + length, data, at)
         else:
-            for byte in range(length):
-                data[at + byte] = text[first + byte]
+            copy_bytes(to + at, address + first, length)
             at += length
         offsets[k + 1] = at
     return offsets, data[:at]

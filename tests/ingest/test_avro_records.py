@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ingest.guarded import GuardedMemory
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
@@ -50,6 +51,7 @@ KINDS: dict[str, tuple[Any, Type, st.SearchStrategy[Any]]] = {
     "at_as_number": ({"type": "long", "logicalType": "timestamp-millis"}, Int64(), st.integers(0, 2**41)),
     "listed": ({"type": "array", "items": "long"}, Int64(), st.just([])),
 }
+GUARDED = GuardedMemory()
 FLAT = [name for name in KINDS if name not in ("listed", "at_as_number")]
 
 
@@ -117,6 +119,17 @@ def test_bytes_are_refused_as_fastavro_refuses_them(topic: tuple[Avro, list[byte
     messages += data.draw(st.lists(st.binary(max_size=20), max_size=4))
     one, other = both(avro, data.draw(st.permutations(messages)))
     assert same(one, other)
+
+
+@given(topics(), st.data())
+def test_nothing_behind_the_records_is_read(topic: tuple[Avro, list[bytes]], data: st.DataObject) -> None:
+    """Wherever a record ends. A kernel that reads on would end this process."""
+    avro, records = topic
+    whole = data.draw(st.sampled_from(records)) if records else b""
+    for end in {len(whole), *data.draw(st.lists(st.integers(0, len(whole)), max_size=8))}:
+        given_ = [*records[:1], whole[:end]]
+        found = avro.decode(GUARDED.messages(given_), Heap())
+        assert same(found, avro.decode(pa.array(given_, pa.large_binary()), Heap()))
 
 
 @pytest.mark.parametrize("name", FLAT)
