@@ -101,15 +101,15 @@ def _scan_value(text: int, i: int, end: int, kind: int, size: int) -> tuple[int,
 def scan_records(
     text: np.ndarray, begins: np.ndarray, ends: np.ndarray, fields: np.ndarray, cells: np.ndarray, nulls: np.ndarray
 ) -> np.ndarray:
-    """Scan n records: good[n], whether cells[r] and nulls[r] are the record r.
+    """Scan n records: good[n], whether cells[:, r] and nulls[:, r] are the record r.
 
     text: uint8[.], less than 2 ** 31 of them; record r is text[begins[r] : ends[r]], both int64[n]. fields: int64[f,
-    3], FIELD_KIND to SIZE of each. cells: int64[n, f]; nulls: bool[n, f]. O(bytes).
+    3], FIELD_KIND to SIZE of each. cells: int64[f, n]; nulls: bool[f, n]. O(bytes).
     """
     good = np.zeros(len(begins), np.bool_)
     address, facts, count = np.int64(text.ctypes.data), np.int64(fields.ctypes.data), len(fields)
-    cell, null = np.int64(cells.ctypes.data), np.int64(nulls.ctypes.data)
-    for r in range(len(begins)):
+    n, cell, null = len(begins), np.int64(cells.ctypes.data), np.int64(nulls.ctypes.data)
+    for r in range(n):
         i, end = begins[r], ends[r]
         for c in range(count):
             fact = facts + 24 * c
@@ -126,7 +126,7 @@ def scan_records(
                 value, i = _scan_value(address, i, end, kind, load(fact, SIZE))
             if i < 0:
                 break
-            store_unaligned(cell + 8 * (r * count + c), value)
-            store_byte(null + r * count + c, np.int64(is_null))
+            store_unaligned(cell + 8 * (c * n + r), value)
+            store_byte(null + c * n + r, np.int64(is_null))
         good[r] = i == end
     return good

@@ -119,8 +119,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """n records as the kernel has scanned them. text: uint8[.], in which spans lie; cells: int64[n, fields]; nulls:
-    bool[n, fields]."""
+    """n records as the kernel has scanned them. text: uint8[.], in which spans lie; cells: int64[fields, n]; nulls:
+    bool[fields, n]."""
 
     record: Record
     text: npt.NDArray[np.uint8]
@@ -128,16 +128,16 @@ class Scanned:
     nulls: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
-        return len(self.cells)
+        return self.cells.shape[1]
 
     def __getitem__(self, part: slice) -> Scanned:
-        return Scanned(self.record, self.text, self.cells[part], self.nulls[part])
+        return Scanned(self.record, self.text, self.cells[:, part], self.nulls[:, part])
 
     def columns(self, row_type: RowType) -> dict[str, pa.Array]:
         """The fields as Arrow columns, as `Record.columns` returns them."""
         record, found = self.record, {}
         for c, (name, kind) in enumerate(record.types.items()):
-            array = self._column(name, kind, np.ascontiguousarray(self.cells[:, c]), self.nulls[:, c])
+            array = self._column(name, kind, np.ascontiguousarray(self.cells[c]), self.nulls[c])
             found[name] = record.stamped(name, array, row_type)
         return found
 
@@ -189,15 +189,15 @@ class Avro(BySchema[dict[str, Any]]):
             if record.facts is None or not record.scans(self._row_type):
                 continue
             begins = starts[:-1][messages] + (0 if number is None else FRAME)
-            cells = np.empty((len(messages), len(record.types)), np.int64)
+            cells = np.empty((len(record.types), len(messages)), np.int64)
             nulls = np.empty(cells.shape, np.bool_)
             good = kernel.scan_records(text, begins, starts[1:][messages], record.facts, cells, nulls)
             for c, name in enumerate(record.types):
                 if name in record.units:
                     least, greatest = -(2**63 // record.units[name]), (2**63 - 1) // record.units[name]
-                    good &= (cells[:, c] >= least) & (cells[:, c] <= greatest)
+                    good &= (cells[c] >= least) & (cells[c] <= greatest)
             if not good.all():
-                messages, cells, nulls = messages[good], cells[good], nulls[good]
+                messages, cells, nulls = messages[good], cells[:, good], nulls[:, good]
             if len(messages):
                 yield number, messages, Scanned(record, text, cells, nulls)
 
@@ -210,7 +210,7 @@ class Avro(BySchema[dict[str, Any]]):
         if self._plain:
             perhaps = there[(heads == _SPACE) | (heads == _OPEN)]
             progress = [message for message in perhaps.tolist() if resolved(values[message].as_py())]
-            yield None, np.setdiff1d(there, progress)
+            yield None, np.setdiff1d(there, progress, assume_unique=True) if progress else there
             return
         there = there[heads == 0]
         numbers = np.zeros(len(there), np.int64)
