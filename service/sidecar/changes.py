@@ -185,7 +185,7 @@ class ChangeStreams:
 
         Other requests run in between: work that takes longer than a moment is done in a thread.
         """
-        # Changes that the log no longer has cost a search of the trace, and those that nobody has read yet are sorted.
+        # Changes that the log no longer has cost a search of the trace, and the first reader of the others sorts them.
         long = lower < view.log_start or view.to_order(lower) > _INLINE_SORT
         for interval in await asyncio.to_thread(_ordered, view, lower, upper) if long else view.intervals(lower, upper):
             for piece in cut(interval, self.options.event_changes):

@@ -87,7 +87,7 @@ def by_time(updates: Updates) -> Updates:
 class Interval:
     """The changes of one advance of the frontier, lower <= time < upper. texts: the dictionaries of their long texts.
 
-    They are put in order when somebody first reads them: most epochs are over before anybody asks for their changes.
+    Their first reader puts them in order: most epochs are over before anyone asks for their changes.
     """
 
     __slots__ = ("_changes", "_ordered", "committed_ns", "lower", "texts", "upper")
@@ -280,8 +280,7 @@ class View:
         return [Interval(lower, middle, older, 0), *self._log_parts(middle, upper)]
 
     def to_order(self, lower: int) -> int:
-        """The number of changes of the log from this frontier on that nobody has read yet: the first reader puts them
-        in order."""
+        """The number of changes of the log from this frontier on that no reader has put in order yet."""
         count = 0
         for interval in reversed(self.log):
             if interval.upper <= lower:

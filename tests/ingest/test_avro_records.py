@@ -148,6 +148,13 @@ def test_the_kernel_reads_flat_records(name: str) -> None:
     assert found.words["rows"][:, 0].tolist() == [1, 0]
 
 
+def test_records_without_fields() -> None:
+    schema = {"type": "record", "name": "row", "fields": []}
+    avro = Avro({"rows": RowType([("long", Int64(), True)])}, ((None, json.dumps(schema)),))
+    one, other = both(avro, [b"", b"", b"\0"])
+    assert same(one, other)
+
+
 def test_a_refusal_is_the_same_each_time() -> None:
     schema = json.dumps({"type": "record", "name": "row", "fields": [{"name": "float", "type": "float"}]})
     avro = Avro({"rows": RowType([("float", Float64(), False)])}, ((None, schema),))

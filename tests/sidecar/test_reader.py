@@ -16,9 +16,9 @@ from vernier.operators.language.types.schema import RowType
 from vernier.service.views.answers import key_words
 from vernier.service.views.multiset import Multiset
 from vernier.service.views.snapshot_reader import Reader
-from vernier.service.views.view import Compacted, NotYetFinal, View
+from vernier.service.views.view import Compacted, Interval, NotYetFinal, View
 from vernier.storage.blob.segment import segment_file
-from vernier.storage.updates import MIN_TIME
+from vernier.storage.updates import MIN_TIME, Updates
 
 SCHEMA = row_type(label="Int64 | None", node="Int64", day="Date")
 """Wider than one word, with the key in the middle: stored rows are in another order than the program's."""
@@ -40,6 +40,7 @@ def changes_of(view: View, lower: int, upper: int) -> list[Change]:
     for interval in view.intervals(lower, upper):
         assert interval.lower == at
         at = interval.upper
+        assert interval.changes.time.tolist() == sorted(interval.changes.time.tolist())
         rows = view.schema.decode_rows(interval.changes.rows[:, view.stored.index(view.schema.names)])
         found += zip(rows, interval.changes.time.tolist(), interval.changes.diff.tolist(), strict=True)
     assert at == min(upper, view.frontier) or lower >= min(upper, view.frontier)
@@ -209,3 +210,14 @@ def test_damage_is_told_and_the_last_good_epoch_stays(tmp_path: Path) -> None:
     assert reader.poll()
     assert reader.failure is None
     assert reader.snapshot.frontier == 20
+
+
+def test_the_first_reader_puts_changes_in_order() -> None:
+    rows = np.array([[2, 5, 1], [1, 9, -1], [1, 3, 1], [3, 3, 1]], np.int64)
+    interval = Interval(0, 10, Updates(rows, 1, 0), 0, ordered=False)
+    assert (interval.to_order(), len(interval), interval.nbytes) == (4, 4, rows.nbytes)
+    early = interval.part(0, 5)
+    assert early.changes.data.tolist() == [[1, 3, 1], [3, 3, 1]]
+    assert interval.to_order() == early.to_order() == 0
+    assert interval.changes.data.tolist() == [[1, 3, 1], [3, 3, 1], [2, 5, 1], [1, 9, -1]]
+    assert rows.tolist() == [[2, 5, 1], [1, 9, -1], [1, 3, 1], [3, 3, 1]]

@@ -128,7 +128,8 @@ class Scanned:
     nulls: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
-        return self.cells.shape[1]
+        count: int = self.cells.shape[1]
+        return count
 
     def __getitem__(self, part: slice) -> Scanned:
         return Scanned(self.record, self.text, self.cells[:, part], self.nulls[:, part])
