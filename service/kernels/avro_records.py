@@ -19,6 +19,8 @@ FIELD_KIND, NULL_AT, SIZE = 0, 1, 2
 """The facts about a field: its kind, the place of null in its union (-1: it is no union), and the bytes of each value
 (-1: a length precedes it), for an ENUM the number of its symbols."""
 
+_FACTS_BYTES = 24
+"""The bytes of the facts about one field."""
 _MORE, _BITS = 0x80, 0x7F
 
 
@@ -61,9 +63,9 @@ def _scan_double(text: int, i: int, size: int) -> int:
 
 @njit(cache=True)
 def _scan_value(text: int, i: int, end: int, kind: int, size: int) -> tuple[int, int]:
-    """Scan a value that is not null: (its cell, position)."""
+    """Scan a value that is neither a LONG nor null: (its cell, position)."""
     cell = np.int64(0)
-    if kind == LONG or kind == DATE or kind == ENUM:
+    if kind == DATE or kind == ENUM:
         cell, i = scan_long(text, i, end)
         if (kind == DATE and (cell < FIRST_DAY or cell > LAST_DAY)) or (kind == ENUM and (cell < 0 or cell >= size)):
             return 0, -1
@@ -112,7 +114,7 @@ def scan_records(
     for r in range(n):
         i, end = begins[r], ends[r]
         for c in range(count):
-            fact = facts + 24 * c
+            fact = facts + _FACTS_BYTES * c
             null_at, kind, value, is_null = load(fact, NULL_AT), load(fact, FIELD_KIND), np.int64(0), False
             if null_at >= 0:
                 branch, i = scan_long(address, i, end)

@@ -413,11 +413,9 @@ def scan_nested(text: int, i: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True)
 def scan_cell(text: int, i: int, end: int, kind: int, whole: int, fraction: int) -> tuple[int, int]:
-    """Scan a value of the kind, not null: (its cell, position). whole, fraction: of a DECIMAL."""
+    """Scan a value of the kind, neither an INT64 nor null: (its cell, position). whole, fraction: of a DECIMAL."""
     cell, at = np.int64(0), -1
-    if kind == INT64:
-        cell, at = scan_integer(text, i, end)
-    elif kind == FLOAT64:
+    if kind == FLOAT64:
         value, at = scan_double(text, i, end)
         cell = np.float64(value).view(np.int64)
     elif kind == TIMESTAMP:

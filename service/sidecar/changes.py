@@ -63,14 +63,6 @@ def cut(interval: Interval, most: int) -> Iterator[Interval]:
     )
 
 
-def _ordered(view: View, lower: int, upper: int) -> list[Interval]:
-    """The view's intervals, with their changes in order."""
-    found = view.intervals(lower, upper)
-    for interval in found:
-        _ = interval.changes
-    return found
-
-
 class ChangeStreams:
     """All subscriptions of a sidecar. counts: the open ones, by view; dropped: the number that were too
     slow, by view.
@@ -187,7 +179,7 @@ class ChangeStreams:
         """
         # Changes that the log no longer has cost a search of the trace, and the first reader of the others sorts them.
         long = lower < view.log_start or view.to_order(lower) > _INLINE_SORT
-        for interval in await asyncio.to_thread(_ordered, view, lower, upper) if long else view.intervals(lower, upper):
+        for interval in await asyncio.to_thread(view.intervals, lower, upper) if long else view.intervals(lower, upper):
             for piece in cut(interval, self.options.event_changes):
                 if len(piece.changes) > _INLINE_CHANGES:
                     event = await asyncio.to_thread(self._interval_event, view, form, piece)

@@ -123,10 +123,14 @@ class Interval:
     @property
     def changes(self) -> Updates:
         """The changes ordered by time, then row. O(n log n) the first time. Any thread may read them."""
+        self.order()
+        return self._changes
+
+    def order(self) -> None:
+        """Put the changes in order, if no reader has yet."""
         if not self._ordered:
             self._changes = by_time(self._changes)
             self._ordered = True  # last: another thread may look, and at worst it sorts them as well
-        return self._changes
 
     def to_order(self) -> int:
         """The number of changes that `changes` would have to put in order."""
@@ -262,9 +266,11 @@ class View:
         return frontier > self.since or self.since <= MIN_TIME
 
     def intervals(self, lower: int, upper: int) -> list[Interval]:
-        """The changes with lower <= time < upper as contiguous intervals. Raises Compacted if some were compacted.
+        """The changes with lower <= time < upper as contiguous intervals, in order. Raises Compacted if some were
+        compacted.
 
-        Where the log reaches they are shared, O(intervals). Older ones come from the trace as one interval, O(trace).
+        Where the log reaches they are shared: O(intervals), and a sort of what no reader has read yet (`to_order`).
+        Older ones come from the trace as one interval, O(trace).
         """
         upper = min(upper, self.frontier)
         if lower >= upper:
@@ -272,12 +278,16 @@ class View:
         if lower >= self.log_start:
             # The log is complete even where `since` has passed it, which happens with the first data of a quiet
             # service.
-            return self._log_parts(lower, upper)
-        if not self.can_resume(lower):
+            found = self._log_parts(lower, upper)
+        elif not self.can_resume(lower):
             raise Compacted(view=self.name, as_of=lower, since=self.since)
-        middle = min(self.log_start, upper)
-        older = changes_between(self.batches, self.stored.width, lower, middle)
-        return [Interval(lower, middle, older, 0), *self._log_parts(middle, upper)]
+        else:
+            middle = min(self.log_start, upper)
+            older = changes_between(self.batches, self.stored.width, lower, middle)
+            found = [Interval(lower, middle, older, 0), *self._log_parts(middle, upper)]
+        for interval in found:
+            interval.order()
+        return found
 
     def to_order(self, lower: int) -> int:
         """The number of changes of the log from this frontier on that no reader has put in order yet."""

@@ -158,9 +158,7 @@ class Scanner:
         words: dict[str, Ints] = {}
         counts = np.bincount(source, minlength=len(self._sources))
         for name, number in self._numbers.items():
-            mine: Bools | slice = slice(0) if counts[number] == 0 else slice(None)
-            if 0 < counts[number] < len(source):
-                mine = source == number
+            mine = slice(None) if counts[number] == len(source) else source == number
             own = {c: found for (of, c), found in columns.items() if of == number}
             words[name] = _encode(self._sources[name], whole.out[mine, CELLS:], whole.nulls[mine], own)
         return Parsed(tuple(self._sources), source, message, time, diff, words, progress, refused)
