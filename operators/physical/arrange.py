@@ -15,7 +15,6 @@ import numpy as np
 from vernier.operators.physical.combine import Combiner
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.ops import ArrangeOp, ViewOp
-from vernier.operators.planning.plan import rows_wanted
 from vernier.operators.planning.stages import Words
 from vernier.operators.runtime.exchange import Round, least
 from vernier.operators.runtime.key_sample import KeySample
@@ -96,16 +95,15 @@ class Arrange(Operator):
         self.sample = scope.sample(op.trace, self.key_width) if self.exchanges else None
         self.trace: Trace = scope.traces[op.trace]
         self.fresh: Ints | Batch | None = None
-        self.rows_wanted = rows_wanted(scope.plan, op.id)
+        self.rows_wanted = op.id in scope.plan.rows_read
         self.keyed_by = self.key_width
         self.in_order = words == tuple(range(self.input.op.width))
         self.agrees = False
-        read_by = [other for other in scope.plan.ops if scope.plan.reads(other, op.trace)]
         self.advances = (
             self.depth == 0
             and self.input.consolidated
             and sorted(words) == list(range(self.input.op.width))
-            and all(isinstance(other, ViewOp) for other in read_by)
+            and all(isinstance(other, ViewOp) for other in scope.plan.readers[op.trace])
         )
         """Whether the trace is read after slices alone, and rows need not be consolidated to be emitted."""
         self.combiner: Combiner | None = None

@@ -50,7 +50,7 @@ class Join(Operator):
         self.chain = compile_chain(op.stages, len(op.columns), self.depth + 2, scope, op) if op.stages else None
         self.buckets = Buckets()
         self.given: Yield = Yield(scope.budget, sort_columns(0, op.width, self.depth), op)
-        self.gathered = Gathered(again=op.output_copied(scope.plan.ops))
+        self.gathered = Gathered(again=op.id in scope.plan.copied)
         self.mark_right = 0
 
     def begin_slice(self) -> None:

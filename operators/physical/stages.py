@@ -7,7 +7,7 @@ it in one go has the same result as running it step by step. Source: "Generalizi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -34,18 +34,21 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
     """A function of updates `[row (width) | tail columns: time, rounds, diff]` that runs all stages of the operator
     `op`.
 
-    A run of plain steps becomes one pass of a kernel over the rows (operators/physical/stage_compiler.py). O(rows in
-    and out).
+    A run of plain steps becomes one pass of a kernel over the rows (operators/physical/stage_compiler.py). Stages are
+    compiled by the first call, because an epoch whose slices run in kernels needs none of them. O(rows in and out).
     """
-    parts = [
-        _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope)
-        for part in passes(stages, width)
-    ]
+
+    @cache
+    def parts() -> list[Run]:
+        return [
+            _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope)
+            for part in passes(stages, width)
+        ]
 
     def run(data: Ints, first: int = 0) -> Ints:
         place = first
         try:
-            for part in parts[first:] if first else parts:
+            for part in parts()[first:]:
                 if len(data) == 0:
                     break
                 data = part(data)
@@ -65,7 +68,7 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
                 return
             for half in np.array_split(data, 2):
                 try:
-                    keep(run(parts[place](half), place + 1), half, rows // 2)
+                    keep(run(parts()[place](half), place + 1), half, rows // 2)
                 except TooManyRows as error:
                     go_on(half, error.rows)
 
@@ -84,12 +87,12 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
                 scope.budget.check((1 + DOWNSTREAM) * size, op, partial(sizes, data, rows))
                 try:
                     with allow(rows):
-                        return parts[place](data)
+                        return parts()[place](data)
                 except TooManyRows as error:
                     rows = 2 * error.rows
 
         def sizes(data: Ints, rows: int) -> str:
-            step = parts[place]
+            step = parts()[place]
             what, shown = (step.name, step.shown(data)) if isinstance(step, _Expansion) else ("a step", "a row")
             return f"{what} makes about {rows:,} rows from {len(data):,}, for example from {shown}"
 

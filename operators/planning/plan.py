@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from vernier.operators.language.collection.structure import Probe
@@ -164,7 +165,7 @@ class Plan:
                     "val_words": shape.val_width,
                     "depth": shape.depth,
                     "retained": shape.retained,
-                    "readers": [op.id for op in self.ops if self.reads(op, name)],
+                    "readers": [op.id for op in self.readers[name]],
                     "views": [view for view, ops in follows.items() if ops & keeps.get(name, set())],
                 }
                 for name, shape in self.arrangements.items()
@@ -189,10 +190,27 @@ class Plan:
         """The operators of one kind."""
         return [op for op in self.ops if isinstance(op, kind)]
 
-    def reads(self, op: Op, trace: str) -> bool:
-        """Whether the operator reads the trace, which another one keeps."""
-        own = trace in op.traces and trace != op.arrangement
-        return own or any(self.ops[i].arrangement == trace for i in op.inputs)
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[Op]]:
+        """The operators that read each trace, which another one keeps. Workers are made for each epoch, so this and the
+        next two are found once; ask when the plan is complete."""
+        found: dict[str, list[Op]] = {name: [] for name in self.arrangements}
+        for op in self.ops:
+            kept = {name for name in op.traces if name != op.arrangement}
+            for trace in kept | {self.ops[i].arrangement for i in op.inputs}:
+                if trace is not None:
+                    found[trace].append(op)
+        return found
+
+    @cached_property
+    def rows_read(self) -> frozenset[int]:
+        """The operators whose output rows another one reads, rather than the arrangement that keeps them."""
+        return frozenset(i for op in self.ops for i in op.rows_read)
+
+    @cached_property
+    def copied(self) -> frozenset[int]:
+        """The operators to whose output nothing refers after a step."""
+        return frozenset(op.id for op in self.ops if op.output_copied(self.ops))
 
     def _describe(self, op: Op) -> dict[str, Any]:
         scope = self.scopes[op.scope]
@@ -210,12 +228,6 @@ class Plan:
         if op.arrangement is not None:
             about["trace"] = op.arrangement
         return about | op.facts()
-
-
-def rows_wanted(plan: Plan, of: int) -> bool:
-    """Whether an operator reads the output rows of operator `of` itself, rather than the arrangement that keeps
-    them."""
-    return any(of in op.rows_read for op in plan.ops)
 
 
 def upstream(plan: Plan, ids: Iterable[int]) -> set[int]:

@@ -177,7 +177,9 @@ def open_stream(
         # Another service's output topic also contains the messages of its aborted transactions.
         "kafka.isolation.level": "read_committed",
         "fetchOffset.retryIntervalMs": "100",
-        "kafka.fetch.max.wait.ms": "10",
+        # A consumer asks for the next messages as soon as it has some, and a broker answers a connection's requests one
+        # after another: the next epoch's first request would wait for that answer.
+        "kafka.fetch.max.wait.ms": "0",
         "kafka.max.poll.records": "10000",
         "kafka.max.partition.fetch.bytes": str(32 << 20),
         "kafka.fetch.max.bytes": str(64 << 20),

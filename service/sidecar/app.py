@@ -77,7 +77,7 @@ class Observed:
 
 def build(options: Options) -> FastAPI:
     """Build the application. It follows epochs during its lifespan; `app.state.context` holds its parts."""
-    follower = Follower(Reader(options.state, log_bytes=options.log_bytes), options.poll_ms)
+    follower = Follower(Reader(options.state, log_bytes=options.log_bytes), options.poll_ms, options.watched)
     answers = Answers(options.cache_bytes)
     queries = Queries(options.query_threads, options.query_ms)
     context = Context(options, follower, answers, ChangeStreams(follower, answers, options), queries)

@@ -7,7 +7,9 @@ import contextlib
 import logging
 import threading
 import time
+from pathlib import Path
 
+from vernier.service.sidecar.commit_watch import CommitWatch
 from vernier.service.sidecar.problems import NoEpoch, Unreadable
 from vernier.service.sidecar.prompt_files import promptly
 from vernier.service.views.snapshot_reader import Reader, Snapshot
@@ -18,13 +20,15 @@ _log = logging.getLogger("vernier.sidecar")
 
 
 class Follower:
-    """Polls a reader every few milliseconds. Any thread may read `snapshot` and `failure`. files: those of the state,
-    for requests: a store that does not answer does not make them wait."""
+    """Polls a reader after each commit, or every `poll_ms` where commits are not heard of (commit_watch.py); folder:
+    the state's, if it may be watched. Any thread may read `snapshot` and `failure`. files: those of the state, for
+    requests: a store that does not answer does not make them wait."""
 
-    def __init__(self, reader: Reader, poll_ms: float) -> None:
+    def __init__(self, reader: Reader, poll_ms: float, folder: Path | None = None) -> None:
         self.reader = reader
         self.files = promptly(reader.files)
         self._pause = poll_ms / 1000
+        self._watch = None if folder is None else CommitWatch(folder, self._pause)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh = asyncio.Event()
         self._threads = Threads()
@@ -61,6 +65,8 @@ class Follower:
         """End the thread and close the files."""
         if self._following is not None:
             self._following.stop(None)
+        if self._watch is not None:
+            self._watch.close()
         self.reader.close()
 
     async def woken(self, timeout: float) -> None:
@@ -81,10 +87,16 @@ class Follower:
         waiting.set()
 
     def _run(self, stopping: threading.Event) -> None:
-        while not stopping.wait(self._pause):
-            self._look()
+        while not stopping.is_set():
+            if self._watch is None:
+                stopping.wait(self._pause)
+            else:
+                self._watch.wait(stopping)
+            if not stopping.is_set() and self._look() and self._watch is not None:
+                self._watch.found()
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Returns whether the snapshot changed."""
         try:
             changed = self.reader.poll()
         except Exception as error:
@@ -92,6 +104,7 @@ class Follower:
             if self.reader.failure != str(error):
                 _log.exception("cannot follow the state directory")
             self.reader.failure = str(error) or type(error).__name__
-            return
+            return False
         if changed and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.wake)
+        return changed

@@ -11,14 +11,18 @@ from vernier.service.config.settings import Settings
 from vernier.service.sidecar.auth import Access
 from vernier.storage.blob.location import BlobLocation
 
+_LISTENING_MS = 100
+"""Commits are listened for if they would be looked for at least as often."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Options and limits; the name of each limit includes its unit.
 
     settings: the service's own settings, shown at /v1/config with secrets masked. poll_ms: interval between checks for
-    a new epoch. stale_after_ms: age of the newest epoch at which /readyz reports not ready. lag_limit: unread messages
-    of a source at which /readyz reports not ready. default_rows, max_rows: rows per page. max_wait_ms: longest wait_ms.
+    a new epoch where commits are not heard of (commit_watch.py; with a long interval, no commit is listened for).
+    stale_after_ms: age of the newest epoch at which /readyz reports not ready. lag_limit: unread messages of a source
+    at which /readyz reports not ready. default_rows, max_rows: rows per page. max_wait_ms: longest wait_ms.
     max_keys: keys per request. event_changes: changes per event (more only if a single data time has more).
     subscriber_bytes: how far a subscriber may be behind. max_subscribers: open change streams. heartbeat_s: longest
     silence in a change stream. stall_s: how long a subscriber may read nothing at all. access: the scopes of tokens.
@@ -58,3 +62,8 @@ class Options:
     access: Access = field(default_factory=Access)
     service: Settings | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def watched(self) -> Path | None:
+        """The folder in which to listen for commits, if any."""
+        return BlobLocation.of(self.state).folder if self.poll_ms <= _LISTENING_MS else None
