@@ -14,7 +14,17 @@ import numpy as np
 
 from vernier.operators.kernels import passes as kernel
 from vernier.operators.language.expr.evaluate import bind
-from vernier.operators.language.expr.expression import Alias, Binary, Column, Expr, IsNull, Literal, Nullability, Unary
+from vernier.operators.language.expr.expression import (
+    Alias,
+    Binary,
+    Cast,
+    Column,
+    Expr,
+    IsNull,
+    Literal,
+    Nullability,
+    Unary,
+)
 from vernier.operators.language.plan.tables import RepeatRow
 from vernier.operators.language.types.scalars import Bool, Date, Int64, TimestampNs
 from vernier.operators.language.types.schema import RowType
@@ -33,6 +43,13 @@ Value = tuple[int, int | None]
 
 class Unfit(Exception):
     """A step that cannot be part of a program."""
+
+
+def _is_null(expr: Expr) -> bool:
+    """Whether it is the null of a type, such as outer joins have for what has no partner."""
+    while isinstance(expr, Alias) or (isinstance(expr, Nullability) and expr.nullable):
+        expr = expr.part
+    return isinstance(expr, Cast) and isinstance(expr.part, Literal) and expr.part.value is None
 
 
 class Pass:
@@ -129,8 +146,11 @@ class Pass:
         """The registers of a column's words."""
         if expr.column is not None:
             return [self._word(int(w)) for w in row.index([expr.column])]
+        bound = bind(expr, row)
+        if _is_null(expr):
+            return [self._constant(0)] * (1 + bound.type.words)
         data, valid = self._value(expr, row)
-        if not bind(expr, row).nullable:
+        if not bound.nullable:
             return [data]
         if valid is None:
             return [self._constant(1), data]
@@ -150,6 +170,10 @@ class Pass:
             case Literal():
                 word = bound.words(np.zeros((1, row.width), np.int64))[0, -1]
                 return self._constant(int(word)), None
+            case Cast() if _is_null(expr):
+                return self._constant(0), self._constant(0)
+            case Cast() if bind(expr.part, row).kind == bound.kind:
+                return self._value(expr.part, row)
             case IsNull():
                 _, valid = self._value(expr.part, row)
                 return (self._constant(0) if valid is None else self._do(kernel.NOT, valid)), None

@@ -7,7 +7,7 @@ it in one go has the same result as running it step by step. Source: "Generalizi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,25 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
     compiled by the first call, because an epoch whose slices run in kernels needs none of them. O(rows in and out).
     """
 
-    @cache
-    def parts() -> list[Run]:
-        return [
-            _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope)
-            for part in passes(stages, width)
-        ]
+    parts: list[Run] = []
+
+    def begin() -> None:
+        known = scope.plan.passes
+        found = known.get(op.id) if op is not _ALONE else None
+        if found is None:
+            found = passes(stages, width)
+            if op is not _ALONE:
+                known[op.id] = found
+        parts.extend(
+            _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope) for part in found
+        )
 
     def run(data: Ints, first: int = 0) -> Ints:
         place = first
+        if not parts:
+            begin()
         try:
-            for part in parts()[first:]:
+            for part in parts[first:] if first else parts:
                 if len(data) == 0:
                     break
                 data = part(data)
@@ -68,7 +76,7 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
                 return
             for half in np.array_split(data, 2):
                 try:
-                    keep(run(parts()[place](half), place + 1), half, rows // 2)
+                    keep(run(parts[place](half), place + 1), half, rows // 2)
                 except TooManyRows as error:
                     go_on(half, error.rows)
 
@@ -87,12 +95,12 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
                 scope.budget.check((1 + DOWNSTREAM) * size, op, partial(sizes, data, rows))
                 try:
                     with allow(rows):
-                        return parts()[place](data)
+                        return parts[place](data)
                 except TooManyRows as error:
                     rows = 2 * error.rows
 
         def sizes(data: Ints, rows: int) -> str:
-            step = parts()[place]
+            step = parts[place]
             what, shown = (step.name, step.shown(data)) if isinstance(step, _Expansion) else ("a step", "a row")
             return f"{what} makes about {rows:,} rows from {len(data):,}, for example from {shown}"
 

@@ -130,6 +130,8 @@ class Plan:
     """What a state is good for whose sources had these columns (evolution.py)."""
     program: Any = field(default=None, init=False, compare=False)
     """The plan as operators/engine/program.py has written it, if it has: False if it cannot be written."""
+    passes: dict[int, Any] = field(default_factory=dict, init=False, compare=False)
+    """What operators/physical/stage_compiler.py has made of the stages of operators, by their ids."""
 
     def __repr__(self) -> str:
         return (

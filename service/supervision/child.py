@@ -152,7 +152,7 @@ class Child:
             self.deaths += 1
             self._died = self._died or now
             self._not_before = now + pause
-            say(f"{self.name}: {_how(status)}, restarting in {pause:g} s ({said})")
+            say(f"{self.name}: {_how(status)}, restarting in {pause:g} s; last in its log: {said}")
         if now >= self._not_before:
             if not self.was_ready:
                 say(f"{self.name}: starting")

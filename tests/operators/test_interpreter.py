@@ -89,6 +89,35 @@ def test_same_changes_as_step_by_step(name: str) -> None:
         assert pair[0] == pair[1], trace
 
 
+def followed(edges: Collection, how: str) -> Collection:
+    """Edges beside those that begin where they end."""
+    return edges.join(edges.select(dst="src", then="dst"), on="dst", how=how)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda edges: edges.group_by("src").agg(n=vn.count(), most=vn.max("dst")), id="mixed"),
+        pytest.param(lambda edges: edges.group_by("src").agg(total=vn.sum("dst"), least=vn.min("dst")), id="sum-min"),
+        pytest.param(lambda edges: followed(edges, "left"), id="left"),
+        pytest.param(lambda edges: followed(edges, "full"), id="full"),
+    ],
+)
+def test_what_pads_rows_with_nulls_has_a_program(build: Callable[[Collection], Collection]) -> None:
+    stream = Stream(random_graph(40, 300), 60)
+    engines = [engine_of(edges_app(build), interpret=interpret) for interpret in (True, False)]
+    first = {"edges": Updates(stream.first(), 2, 0)}
+    results = [engine.run_epoch(MIN_TIME, 1, first) for engine in engines]
+    assert results[0]["answer"].data.tolist() == results[1]["answer"].data.tolist()
+    at = 0
+    for size in (1, 5, 60, 1, *[2] * 10):
+        inputs = {"edges": Updates(stream.updates(at, at + size, size, True), 2, 0)}
+        results = [engine.run_epoch(at + 1, at + size + 1, inputs) for engine in engines]
+        assert results[0]["answer"].data.tolist() == results[1]["answer"].data.tolist()
+        at += size
+    assert interpreted(engines[0]) >= 14
+
+
 def test_a_path_is_longer_than_the_tables() -> None:
     long = 300
     engine = engine_of(program("reach"))

@@ -40,14 +40,14 @@ ROWS = st.lists(
 
 
 def integers(depth: int) -> st.SearchStrategy[Expr]:
-    leaf = st.sampled_from([col("a"), col("b"), lit(1), lit(-2), lit(MOST)])
+    leaf = st.sampled_from([col("a"), col("b"), lit(1), lit(-2), lit(MOST), lit(None).cast(vn.Int64)])
     if depth == 0:
         return leaf
     below = integers(depth - 1)
     made = st.tuples(below, below, st.sampled_from("+-*")).map(
         lambda x: x[0] + x[1] if x[2] == "+" else x[0] - x[1] if x[2] == "-" else x[0] * x[1]
     )
-    return leaf | made | below.map(lambda x: -x)
+    return leaf | made | below.map(lambda x: -x) | below.map(lambda x: x.cast(vn.Int64))
 
 
 def conditions(depth: int) -> st.SearchStrategy[Expr]:
@@ -125,6 +125,17 @@ def test_plain_steps_are_one_pass() -> None:
     (one,) = passes(stages, 7)
     assert isinstance(one, Pass)
     assert one.stages == stages
+
+
+@pytest.mark.parametrize("kind", [vn.Int64, vn.Float64, vn.String, vn.Date, vn.Decimal(10, 2)])
+def test_nulls_of_any_type_are_part_of_a_pass(kind: Any) -> None:
+    app = vn.App("t")
+    stages, worker = stages_of(app.source("s", Row).with_columns(f=lit(None).cast(kind), a=col("a") + 1), app)
+    (one,) = passes(stages, 7)
+    assert isinstance(one, Pass)
+    data = np.array([[5, 1, 3, 0, 1, 1, 9, 7, 1], [6, 0, 0, 0, 0, 0, 9, 7, -1]], np.int64)
+    (stage,) = stages
+    assert one.run(data, 2).tolist() == compile_stage(stage, 2, worker.root)(data).tolist()  # type: ignore[union-attr]
 
 
 def test_other_steps_run_between_passes() -> None:
