@@ -2,7 +2,7 @@
 
 An operator becomes a row of words, and what it needs besides becomes words of a common pool. A plan has a program if
 the kernel knows all of its operators: those of the root scope, and of loops that are not nested. Functions of the
-program, texts that are compared, queues and delays are not among them; such plans run step by step, as before.
+program, what is computed from texts, queues and delays are not among them; such plans run step by step.
 """
 
 from __future__ import annotations

@@ -8,15 +8,34 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.joining import multiply
+from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OK, OVERFLOW
 
-(LOAD, CONST, ADD, SUB, MUL, EQ, NE, LT, LE, AND, OR, NOT, MASK, KEEP, MUST, SCALE) = range(16)
-"""LOAD, CONST: dst = word a of the row; the constant a. ADD to MUL: a + b, a - b, a * b, checked. EQ to LE:
-comparisons. AND, OR, NOT: of values 0 and 1. MASK: a where b, else 0. The rest have no dst. KEEP: drop rows without a;
-MUST: all rows must have a; SCALE: multiply the diff by a."""
+(LOAD, CONST, ADD, SUB, MUL, EQ, NE, LT, LE, AND, OR, NOT, MASK, KEEP, MUST, QUOTIENT, REMAINDER) = range(17)
+(DOUBLE, ADD_DOUBLES, SUB_DOUBLES, MUL_DOUBLES, DIV_DOUBLES, SCALE) = range(17, 23)
+"""LOAD, CONST: dst = word a of the row; the constant a. ADD to MUL: a + b, a - b, a * b, checked. QUOTIENT, REMAINDER:
+of a / b, rounded towards zero; anything where b is 0. DOUBLE: the integer a as a Float64; ADD_DOUBLES to DIV_DOUBLES:
+of Float64. EQ to LE: comparisons. AND, OR, NOT: of values 0 and 1. MASK: a
+where b, else 0. The rest have no dst. KEEP: drop rows without a; MUST: all rows must have a; SCALE: multiply the diff
+by a."""
 
 _BLOCK = 128
+_LEAST, _MAGNITUDE = np.int64(-(2**63)), np.int64(2**63 - 1)
+_NAN = np.float64(np.nan).view(np.int64)
+
+
+@inlined
+def _double(word):  # type: ignore[no-untyped-def]
+    """The double of a word of a Float64 (operators/language/types/scalars.py)."""
+    return np.int64(word if word >= 0 else word ^ _MAGNITUDE).view(np.float64)
+
+
+@inlined
+def _word(value):  # type: ignore[no-untyped-def]
+    """The word of a double: there is one NaN, and -0.0 is 0.0."""
+    bits = _NAN if value != value else np.float64(value + 0.0).view(np.int64)
+    return bits if bits >= 0 else bits ^ _MAGNITUDE
 
 
 @njit(cache=True)
@@ -93,6 +112,37 @@ def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-
             elif op == MUST:
                 for i in range(m):
                     bad |= (block[a, i] == 0) & alive[i]
+            elif op == QUOTIENT:
+                for i in range(m):
+                    x, y = block[a, i], block[b, i]
+                    wraps = (x == _LEAST) & (y == -1)
+                    bad |= wraps & alive[i]
+                    y = np.int64(1) if (y == 0) | wraps else y
+                    z = x // y
+                    # Rounded down; where the signs differ, that is away from zero.
+                    block[dst, i] = z + np.int64((z < 0) & (z * y != x))
+            elif op == REMAINDER:
+                for i in range(m):
+                    x, y = block[a, i], block[b, i]
+                    y = np.int64(1) if (y == 0) | (y == -1) else y
+                    z = x % y
+                    block[dst, i] = z - y if (z != 0) & ((x < 0) != (y < 0)) else z
+            elif op == DOUBLE:
+                for i in range(m):
+                    block[dst, i] = _word(np.float64(block[a, i]))
+            elif op == ADD_DOUBLES:
+                for i in range(m):
+                    block[dst, i] = _word(_double(block[a, i]) + _double(block[b, i]))
+            elif op == SUB_DOUBLES:
+                for i in range(m):
+                    block[dst, i] = _word(_double(block[a, i]) - _double(block[b, i]))
+            elif op == MUL_DOUBLES:
+                for i in range(m):
+                    block[dst, i] = _word(_double(block[a, i]) * _double(block[b, i]))
+            elif op == DIV_DOUBLES:
+                for i in range(m):
+                    by = _double(block[b, i] if block[b, i] != 0 else 1)  # null where it is 0
+                    block[dst, i] = _word(_double(block[a, i]) / by)
             else:
                 for i in range(m):
                     diff[i], wrapped = multiply(diff[i], block[a, i])

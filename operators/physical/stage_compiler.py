@@ -1,7 +1,8 @@
 """Stage compiler: turns chains of plain row-wise steps into passes, programs that a kernel runs over each row once.
 
-A program can contain picks, filters, computed columns and factors over Int64, Bool, Date and TimestampNs, with checked
-integer arithmetic, comparisons, three-valued logic and nulls. Other steps run on their own
+A program can contain picks, filters, computed columns and factors over Int64, Bool, Date, TimestampNs and Float64:
+arithmetic (checked for integers), comparisons, three-valued logic, nulls, when/otherwise and coalesce. Values of other
+types can be tested for equality, and constants are short texts then. Other steps run on their own
 (operators/physical/stages.py). If a row would raise, the kernel gives up and the steps run one by one: they either
 raise the proper error or find that an earlier step had dropped the row. So a pass has the same result as its steps.
 """
@@ -13,10 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from vernier.operators.kernels import passes as kernel
+from vernier.operators.language.expr.compute.coercion import as_kind, common
+from vernier.operators.language.expr.compute.vector import Bound
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import (
     Alias,
     Binary,
+    Call,
+    Case,
     Cast,
     Column,
     Expr,
@@ -26,19 +31,25 @@ from vernier.operators.language.expr.expression import (
     Unary,
 )
 from vernier.operators.language.plan.tables import RepeatRow
-from vernier.operators.language.types.scalars import Bool, Date, Int64, TimestampNs
+from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.stages import Compute, Expand, Keep, Negated, Stage, Take
+from vernier.storage.errors import VernierError
 from vernier.storage.updates import Ints
 
-_INT, _BOOL = Int64(), Bool()
-_PLAIN = (_INT, _BOOL, Date(), TimestampNs())
+_INT, _BOOL, _TIME, _FLOAT = Int64(), Bool(), TimestampNs(), Float64()
+_SINGLE = (_INT, _BOOL, Date(), _TIME, _FLOAT)
+"""The types of one word whose order is that of the words."""
 _ARITHMETIC = {"+": kernel.ADD, "-": kernel.SUB, "*": kernel.MUL}
+_DIVISION = {"//": kernel.QUOTIENT, "%": kernel.REMAINDER}
+_DOUBLES = {"+": kernel.ADD_DOUBLES, "-": kernel.SUB_DOUBLES, "*": kernel.MUL_DOUBLES, "/": kernel.DIV_DOUBLES}
 _COMPARE = {"==": (kernel.EQ, False), "!=": (kernel.NE, False), "<": (kernel.LT, False), "<=": (kernel.LE, False)}
 _COMPARE |= {">": (kernel.LT, True), ">=": (kernel.LE, True)}
 
 Value = tuple[int, int | None]
 """The register of a value, and the register of its validity: 1 if not null (None if the value is never null)."""
+Coded = tuple[list[int], int | None]
+"""The same for a value of any type: the registers of its words."""
 
 
 class Unfit(Exception):
@@ -149,16 +160,55 @@ class Pass:
         bound = bind(expr, row)
         if _is_null(expr):
             return [self._constant(0)] * (1 + bound.type.words)
-        data, valid = self._value(expr, row)
+        words, valid = self._coded(expr, row)
         if not bound.nullable:
-            return [data]
+            return words
         if valid is None:
-            return [self._constant(1), data]
-        return [valid, self._do(kernel.MASK, data, valid)]
+            return [self._constant(1), *words]
+        return [valid, *(self._do(kernel.MASK, word, valid) for word in words)]
+
+    def _coded(self, expr: Expr, row: RowType) -> Coded:
+        """A value of any type."""
+        bound = bind(expr, row)
+        if bound.kind in _SINGLE:
+            data, valid = self._value(expr, row)
+            return [data], valid
+        match expr:
+            case Alias():
+                return self._coded(expr.part, row)
+            case Column():
+                field = row.field(expr.name)
+                valid = self._word(field.offset) if field.nullable else None
+                return [self._word(w) for w in range(field.value_offset, field.offset + field.words)], valid
+            case Literal() if bound.kind is not None:
+                return self._literal(bound, row), None
+        raise Unfit
+
+    def _literal(self, bound: Bound, row: RowType) -> list[int]:
+        """The words of a constant. A text that is not in its words alone has to be in the heap, where its hash is
+        compared with others."""
+        try:
+            words = bound.words(np.zeros((1, row.width), np.int64))[0]
+        except VernierError as error:
+            raise Unfit from error
+        return [self._constant(int(word)) for word in words]
+
+    def _as(self, expr: Expr, row: RowType, kind: Type) -> Coded:
+        """A value as another type, if it has this type or is a constant; an integer also as a double."""
+        bound = bind(expr, row)
+        if bound.kind == kind:
+            return self._coded(expr, row)
+        if bound.kind == _INT and kind == _FLOAT:
+            data, valid = self._value(expr, row)
+            return [self._do(kernel.DOUBLE, data)], valid
+        if bound.kind is None or bound.literal is None:
+            raise Unfit
+        return self._literal(as_kind(bound, kind), row), None
 
     def _value(self, expr: Expr, row: RowType) -> Value:
+        """A value of one word."""
         bound = bind(expr, row)
-        if bound.kind not in _PLAIN:
+        if bound.kind not in _SINGLE:
             raise Unfit
         match expr:
             case Alias():
@@ -168,14 +218,17 @@ class Pass:
                 valid = self._word(field.offset) if field.nullable else None
                 return self._word(field.value_offset), valid
             case Literal():
-                word = bound.words(np.zeros((1, row.width), np.int64))[0, -1]
-                return self._constant(int(word)), None
+                (word,) = self._literal(bound, row)
+                return word, None
             case Cast() if _is_null(expr):
                 return self._constant(0), self._constant(0)
             case Cast() if bind(expr.part, row).kind == bound.kind:
                 return self._value(expr.part, row)
+            case Cast(type=Float64()):
+                (data,), valid = self._as(expr.part, row, _FLOAT)
+                return data, valid
             case IsNull():
-                _, valid = self._value(expr.part, row)
+                _, valid = self._coded(expr.part, row)
                 return (self._constant(0) if valid is None else self._do(kernel.NOT, valid)), None
             case Nullability():
                 data, valid = self._value(expr.part, row)
@@ -187,28 +240,104 @@ class Pass:
                 data, valid = self._value(expr.part, row)
                 if expr.op == "~":
                     return self._do(kernel.NOT, data), valid
-                if bound.kind == _INT:
-                    return self._do(kernel.SUB, self._constant(0), data), valid
+                if bound.kind in (_INT, _FLOAT):
+                    op = kernel.SUB if bound.kind == _INT else kernel.SUB_DOUBLES
+                    return self._do(op, self._constant(0), data), valid
             case Binary():
                 return self._binary(expr, row)
+            case Case():
+                return self._case(expr, row, bound)
+            case Call(function="coalesce"):
+                return self._first(expr, row, bound)
+            case Call(function="is_in"):
+                return self._is_in(expr, row)
         raise Unfit
 
     def _binary(self, expr: Binary, row: RowType) -> Value:
-        kinds = {bind(expr.left, row).kind, bind(expr.right, row).kind}
-        if len(kinds) > 1 or None in kinds:
-            raise Unfit
-        if expr.op in _ARITHMETIC and kinds != {_INT}:
-            raise Unfit
-        (a, a_valid), (b, b_valid) = self._value(expr.left, row), self._value(expr.right, row)
-        if expr.op in ("&", "|"):
-            return self._logic(expr.op, (a, a_valid), (b, b_valid))
-        valid = self._both(a_valid, b_valid)
-        if expr.op in _ARITHMETIC:
-            return self._do(_ARITHMETIC[expr.op], a, b), valid
+        left, right = bind(expr.left, row), bind(expr.right, row)
         if expr.op in _COMPARE:
+            return self._compare(expr, row, common((left, right), str(expr)))
+        kind = bind(expr, row).kind
+        if expr.op in ("&", "|"):
+            return self._logic(expr.op, self._value(expr.left, row), self._value(expr.right, row))
+        if kind == _FLOAT and expr.op in _DOUBLES:
+            ((a,), a_valid), ((b,), b_valid) = self._as(expr.left, row, _FLOAT), self._as(expr.right, row, _FLOAT)
+            op = _DOUBLES[expr.op]
+        elif {left.kind, right.kind} <= {_INT, _TIME} and kind in (_INT, _TIME):
+            (a, a_valid), (b, b_valid) = self._value(expr.left, row), self._value(expr.right, row)
+            op = _ARITHMETIC[expr.op] if expr.op in _ARITHMETIC else _DIVISION[expr.op]
+        else:
+            raise Unfit
+        valid = self._both(a_valid, b_valid)
+        if expr.op in ("/", "//", "%") and (right.literal is None or not right.literal.value):
+            valid = self._both(valid, self._do(kernel.NE, b, self._constant(0)))  # null where the divisor is 0
+        return self._do(op, a, b), valid
+
+    def _compare(self, expr: Binary, row: RowType, kind: Type | None) -> Value:
+        if kind is None:
+            raise Unfit
+        (a, a_valid), (b, b_valid) = self._as(expr.left, row, kind), self._as(expr.right, row, kind)
+        valid = self._both(a_valid, b_valid)
+        if kind in _SINGLE:
             op, swapped = _COMPARE[expr.op]
-            return self._do(op, b, a) if swapped else self._do(op, a, b), valid
-        raise Unfit
+            return self._do(op, b[0], a[0]) if swapped else self._do(op, a[0], b[0]), valid
+        if expr.op not in ("==", "!="):
+            raise Unfit
+        equal = self._equal(a, b)
+        return (equal if expr.op == "==" else self._do(kernel.NOT, equal)), valid
+
+    def _equal(self, a: list[int], b: list[int]) -> int:
+        """Whether all words are equal."""
+        found = self._do(kernel.EQ, a[0], b[0])
+        for one, two in zip(a[1:], b[1:], strict=True):
+            found = self._do(kernel.AND, found, self._do(kernel.EQ, one, two))
+        return found
+
+    def _is_in(self, expr: Call, row: RowType) -> Value:
+        """Whether it equals one of the values; null if it does not and one of them is null."""
+        bounds = [bind(part, row) for part in expr.arguments]
+        kind = common(bounds, str(expr))
+        if kind is None:
+            raise Unfit
+        (one, one_valid), *others = (self._as(part, row, kind) for part in expr.arguments)
+        found, known = self._constant(0), one_valid
+        for other, other_valid in others:
+            equal, valid = self._equal(one, other), self._both(one_valid, other_valid)
+            found = self._do(kernel.OR, found, equal if valid is None else self._do(kernel.AND, equal, valid))
+            known = self._both(known, other_valid)
+        return found, None if known is None else self._do(kernel.OR, known, found)
+
+    def _case(self, expr: Case, row: RowType, bound: Bound) -> Value:
+        """when/otherwise: each value is computed for all rows, and masked where another one is taken. If it overflows
+        in such a row, the steps run one by one."""
+        taken = []
+        left = self._constant(1)
+        for condition, value in expr.branches:
+            takes = self._do(kernel.AND, left, self._true(self._value(condition, row)))
+            left = self._do(kernel.AND, left, self._do(kernel.NOT, takes))
+            taken.append((takes, value))
+        if expr.default is not None:
+            taken.append((left, expr.default))
+        data, there = self._constant(0), self._constant(0)
+        for takes, value in taken:
+            if bind(value, row).kind is None:  # a null without a type
+                continue
+            (word,), valid = self._as(value, row, bound.type)
+            data = self._do(kernel.OR, data, self._do(kernel.MASK, word, takes))
+            there = self._do(kernel.OR, there, takes if valid is None else self._do(kernel.AND, takes, valid))
+        return data, there if bound.nullable else None
+
+    def _first(self, expr: Call, row: RowType, bound: Bound) -> Value:
+        """coalesce: the first value that is not null."""
+        left, data = self._constant(1), self._constant(0)
+        for value in expr.arguments:
+            if bind(value, row).kind is None:
+                continue
+            (word,), valid = self._as(value, row, bound.type)
+            takes = left if valid is None else self._do(kernel.AND, left, valid)
+            data = self._do(kernel.OR, data, self._do(kernel.MASK, word, takes))
+            left = self._do(kernel.AND, left, self._do(kernel.NOT, takes))
+        return data, self._do(kernel.NOT, left) if bound.nullable else None
 
     def _logic(self, op: str, left: Value, right: Value) -> Value:
         """Three-valued `&` and `|`: null unless one side decides."""
