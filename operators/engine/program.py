@@ -18,7 +18,7 @@ from vernier.operators.kernels import runs
 from vernier.operators.kernels.joining import FRESH, KEY, OTHER
 from vernier.operators.kernels.programs import COVERS, IN_ORDER, TOTAL
 from vernier.operators.physical.reduce import of_one_val
-from vernier.operators.physical.stage_compiler import Pass, passes
+from vernier.operators.physical.stage_compiler import Pass, passes_of
 from vernier.operators.planning.constants import ConstantOp
 from vernier.operators.planning.loop_ops import EnterOp, LeaveOp, LoopOp, VariableOp
 from vernier.operators.planning.op import Op
@@ -47,7 +47,7 @@ from vernier.operators.planning.reduction_ops import (
     Surroundings,
     TopOp,
 )
-from vernier.operators.planning.stages import Stage, Take, Words
+from vernier.operators.planning.stages import Take, Words
 from vernier.storage.trace.batch import keyed_columns
 from vernier.storage.trace.prefix_index import Column
 from vernier.storage.updates import Ints, sort_columns
@@ -140,10 +140,10 @@ class _Writer:
         self.buckets += 1
         return self.buckets - 1
 
-    def stages(self, stages: Sequence[Stage], width: int, tail: int) -> tuple[int, int]:
-        """Where the constants of a chain of stages begin, and how many stages there are. Raises Unfit."""
-        at, count = len(self.pool), 0
-        for one in passes(stages, width):
+    def stages(self, op: LinearOp | JoinOp, width: int) -> tuple[int, int]:
+        """Where the constants of an operator's stages begin, and how many stages there are. Raises Unfit."""
+        at, count, tail = len(self.pool), 0, self._tail(op)
+        for one in passes_of(self.plan, op, width):
             if isinstance(one, Take):
                 self.put((layout.TAKE, tail, len(one.words)), one.words)
             elif isinstance(one, Pass):
@@ -173,7 +173,7 @@ class _Writer:
         return {layout.KIND: layout.SOURCE}
 
     def linear(self, op: LinearOp) -> dict[int, int]:
-        at, count = self.stages(op.stages, self.ops[op.input].width, self._tail(op))
+        at, count = self.stages(op, self.ops[op.input].width)
         return {layout.KIND: layout.LINEAR, layout.A: at, layout.SIZE: count, **self.input(op)}
 
     def union(self, op: UnionOp) -> dict[int, int]:
@@ -213,7 +213,7 @@ class _Writer:
     def join(self, op: JoinOp) -> dict[int, int]:
         left = [{1: FRESH, 2: OTHER}.get(side, KEY) for side, _ in op.columns]
         right = [{1: OTHER, 2: FRESH}.get(side, KEY) for side, _ in op.columns]
-        at, count = self.stages(op.stages, len(op.columns), self._tail(op))
+        at, count = self.stages(op, len(op.columns))
         return {
             layout.KIND: layout.JOIN,
             layout.INPUT: self.places[op.left],

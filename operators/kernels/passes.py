@@ -16,9 +16,8 @@ from vernier.storage.kernels.status import OK, OVERFLOW
 (DOUBLE, ADD_DOUBLES, SUB_DOUBLES, MUL_DOUBLES, DIV_DOUBLES, SCALE) = range(17, 23)
 """LOAD, CONST: dst = word a of the row; the constant a. ADD to MUL: a + b, a - b, a * b, checked. QUOTIENT, REMAINDER:
 of a / b, rounded towards zero; anything where b is 0. DOUBLE: the integer a as a Float64; ADD_DOUBLES to DIV_DOUBLES:
-of Float64. EQ to LE: comparisons. AND, OR, NOT: of values 0 and 1. MASK: a
-where b, else 0. The rest have no dst. KEEP: drop rows without a; MUST: all rows must have a; SCALE: multiply the diff
-by a."""
+of Float64. EQ to LE: comparisons. AND, OR, NOT: of values 0 and 1. MASK: a where b, else 0. The rest have no dst. KEEP:
+drop rows without a; MUST: all rows must have a; SCALE: multiply the diff by a."""
 
 _BLOCK = 128
 _LEAST, _MAGNITUDE = np.int64(-(2**63)), np.int64(2**63 - 1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from vernier.operators.kernels import passes as kernel
 from vernier.operators.language.expr.compute.coercion import as_kind, common
+from vernier.operators.language.expr.compute.operations import never_zero
 from vernier.operators.language.expr.compute.vector import Bound
 from vernier.operators.language.expr.evaluate import bind
 from vernier.operators.language.expr.expression import (
@@ -33,6 +34,8 @@ from vernier.operators.language.expr.expression import (
 from vernier.operators.language.plan.tables import RepeatRow
 from vernier.operators.language.types.scalars import Bool, Date, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
+from vernier.operators.planning.ops import JoinOp, LinearOp
+from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.stages import Compute, Expand, Keep, Negated, Stage, Take
 from vernier.storage.errors import VernierError
 from vernier.storage.updates import Ints
@@ -269,7 +272,7 @@ class Pass:
         else:
             raise Unfit
         valid = self._both(a_valid, b_valid)
-        if expr.op in ("/", "//", "%") and (right.literal is None or not right.literal.value):
+        if expr.op in ("/", "//", "%") and not never_zero(right):
             valid = self._both(valid, self._do(kernel.NE, b, self._constant(0)))  # null where the divisor is 0
         return self._do(op, a, b), valid
 
@@ -366,6 +369,14 @@ class Pass:
     def _true(self, value: Value) -> int:
         data, valid = value
         return data if valid is None else self._do(kernel.AND, data, valid)
+
+
+def passes_of(plan: Plan, op: LinearOp | JoinOp, width: int) -> list[Pass | Stage]:
+    """`passes` of an operator's stages, compiled once for all workers that run the plan."""
+    if op.id not in plan.passes:
+        plan.passes[op.id] = passes(op.stages, width)
+    found: list[Pass | Stage] = plan.passes[op.id]
+    return found
 
 
 def passes(stages: Sequence[Stage], width: int) -> list[Pass | Stage]:

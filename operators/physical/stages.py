@@ -15,8 +15,9 @@ import numpy as np
 from vernier.operators.failures import TimeOverflow
 from vernier.operators.language.expr.evaluate import predicate, project
 from vernier.operators.language.plan.tables import TooManyRows, allow
-from vernier.operators.physical.stage_compiler import Pass, passes
+from vernier.operators.physical.stage_compiler import Pass, passes, passes_of
 from vernier.operators.planning.op import Op
+from vernier.operators.planning.ops import JoinOp, LinearOp
 from vernier.operators.planning.stages import Compute, Expand, Keep, Move, Negated, Stage, Take
 from vernier.operators.runtime.budget import DOWNSTREAM, Yield
 from vernier.operators.runtime.scope import ScopeRun
@@ -37,16 +38,10 @@ def compile_chain(stages: Sequence[Stage], width: int, tail: int, scope: ScopeRu
     A run of plain steps becomes one pass of a kernel over the rows (operators/physical/stage_compiler.py). Stages are
     compiled by the first call, because an epoch whose slices run in kernels needs none of them. O(rows in and out).
     """
-
     parts: list[Run] = []
 
     def begin() -> None:
-        known = scope.plan.passes
-        found = known.get(op.id) if op is not _ALONE else None
-        if found is None:
-            found = passes(stages, width)
-            if op is not _ALONE:
-                known[op.id] = found
+        found = passes_of(scope.plan, op, width) if isinstance(op, (LinearOp, JoinOp)) else passes(stages, width)
         parts.extend(
             _pass(part, tail, scope) if isinstance(part, Pass) else compile_stage(part, tail, scope) for part in found
         )

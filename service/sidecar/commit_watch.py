@@ -27,10 +27,11 @@ _AGAIN_S = 1.0
 
 
 class CommitWatch:
-    """Waits for commits to the state in `folder`, for one thread. poll_s: the longest wait while they are not heard of.
-    Costs one descriptor and one of the user's inotify instances; if there is none left, it waits for `poll_s`."""
+    """Waits for commits to the state in `folder`, for one thread. poll_s: the longest wait while they are not heard of,
+    and every wait without a folder. Costs one descriptor and one of the user's inotify instances; if there is none
+    left, it waits for `poll_s`."""
 
-    def __init__(self, folder: Path, poll_s: float) -> None:
+    def __init__(self, folder: Path | None, poll_s: float) -> None:
         self._folder, self._poll_s = folder, poll_s
         self._hears, self._heard = True, False
         self._events: inotify_simple.INotify | None = None
@@ -44,7 +45,7 @@ class CommitWatch:
         if self._events is None:
             stopping.wait(self._poll_s)
             return
-        until = time.monotonic() + (max(LONGEST_S, self._poll_s) if self._hears else self._poll_s)
+        until = time.monotonic() + (LONGEST_S if self._hears else self._poll_s)
         while not self._heard and (left := until - time.monotonic()) > 0:
             for event in self._events.read(timeout=int(left * 1000) + 1):
                 self._heard |= event.name == HEAD
@@ -63,7 +64,7 @@ class CommitWatch:
             self._events = None
 
     def _listen(self) -> None:
-        if sys.platform != "linux" or time.monotonic() < self._next_try:
+        if sys.platform != "linux" or self._folder is None or time.monotonic() < self._next_try:
             return
         self._next_try = time.monotonic() + _AGAIN_S
         with contextlib.suppress(OSError):

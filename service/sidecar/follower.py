@@ -27,8 +27,7 @@ class Follower:
     def __init__(self, reader: Reader, poll_ms: float, folder: Path | None = None) -> None:
         self.reader = reader
         self.files = promptly(reader.files)
-        self._pause = poll_ms / 1000
-        self._watch = None if folder is None else CommitWatch(folder, self._pause)
+        self._watch = CommitWatch(folder, poll_ms / 1000)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh = asyncio.Event()
         self._threads = Threads()
@@ -65,8 +64,7 @@ class Follower:
         """End the thread and close the files."""
         if self._following is not None:
             self._following.stop(None)
-        if self._watch is not None:
-            self._watch.close()
+        self._watch.close()
         self.reader.close()
 
     async def woken(self, timeout: float) -> None:
@@ -88,11 +86,8 @@ class Follower:
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
-            if self._watch is None:
-                stopping.wait(self._pause)
-            else:
-                self._watch.wait(stopping)
-            if not stopping.is_set() and self._look() and self._watch is not None:
+            self._watch.wait(stopping)
+            if not stopping.is_set() and self._look():
                 self._watch.found()
 
     def _look(self) -> bool:

@@ -9,10 +9,8 @@ from typing import Any
 
 from vernier.service.config.settings import Settings
 from vernier.service.sidecar.auth import Access
+from vernier.service.sidecar.commit_watch import LONGEST_S
 from vernier.storage.blob.location import BlobLocation
-
-_LISTENING_MS = 100
-"""Commits are listened for if they would be looked for at least as often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +63,5 @@ class Options:
 
     @property
     def watched(self) -> Path | None:
-        """The folder in which to listen for commits, if any."""
-        return BlobLocation.of(self.state).folder if self.poll_ms <= _LISTENING_MS else None
+        """The folder in which to listen for commits, if they would be looked for as often as while listening."""
+        return BlobLocation.of(self.state).folder if self.poll_ms <= 1000 * LONGEST_S else None

@@ -72,7 +72,7 @@ def _arithmetic(expr: Binary, left: Bound, right: Bound) -> Bound:
     return Bound(expr, kind, left.nullable or right.nullable, fallible, run)
 
 
-def _never_zero(bound: Bound) -> bool:
+def never_zero(bound: Bound) -> bool:
     return bound.literal is not None and bool(bound.literal.value)
 
 
@@ -82,25 +82,25 @@ def _divide(expr: Binary, left: Bound, right: Bound) -> Bound:
         hint = "; // is for Int64, so cast the operands or use /" if pair <= _NUMBERS else ""
         raise WrongType(problem=f"{expr} cannot be computed: {left}, {right}{hint}")
     kind: Type = FLOAT if expr.op == "/" or "Float64" in pair else INT
-    never_zero = _never_zero(right)
+    divisible = never_zero(right)
     left, right = as_kind(left, kind), as_kind(right, kind)
     compute = arithmetic.DIVIDE[(expr.op, kind.name)]
 
     def run(words: Words, heap: Heap) -> Vector:
         a, b = left.compute(words, heap), right.compute(words, heap)
         valid = both(a, b)
-        if not never_zero:
+        if not divisible:
             valid = (b.data != 0) if valid is None else valid & (b.data != 0)
         return Vector(compute(a.data, b.data, valid, expr), valid)
 
-    nullable = left.nullable or right.nullable or not never_zero
+    nullable = left.nullable or right.nullable or not divisible
     return Bound(expr, kind, nullable, expr.op == "//" or left.fallible or right.fallible, run)
 
 
 def _decimal(expr: Binary, left: Bound, right: Bound) -> Bound:
     a_kind, b_kind = (as_decimal_type(narrowed(bound) or bound.type) for bound in (left, right))
     divides = expr.op in ("/", "//", "%")
-    never_zero = not divides or _never_zero(right)
+    divisible = not divides or never_zero(right)
     left, right = as_kind(left, a_kind), as_kind(right, b_kind)
     target = decimals.result_type(expr.op, a_kind, b_kind)
     whole = expr.op == "//"
@@ -109,7 +109,7 @@ def _decimal(expr: Binary, left: Bound, right: Bound) -> Bound:
         one, two = left.compute(words, heap), right.compute(words, heap)
         valid = both(one, two)
         a, b = decimals.unscaled(one), decimals.unscaled(two)
-        if not never_zero:
+        if not divisible:
             there = (b != 0).astype(np.bool_)
             valid = there if valid is None else valid & there
         if whole:
@@ -123,7 +123,7 @@ def _decimal(expr: Binary, left: Bound, right: Bound) -> Bound:
         decimals.check(values, target, valid, expr, one.data, two.data)
         return Vector(decimals.packed(values, target, valid), valid)
 
-    nullable = left.nullable or right.nullable or not never_zero
+    nullable = left.nullable or right.nullable or not divisible
     return Bound(expr, INT if whole else target, nullable, True, run)
 
 
