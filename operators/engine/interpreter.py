@@ -1,4 +1,4 @@
-"""Interpreter: runs small slices of a plan in one kernel call (operators/kernels/interpreting.py).
+"""Interpreter: runs slices of a plan in one kernel call (operators/kernels/interpreting.py).
 
 With several workers each runs its own kernel call, and the kernels exchange rows with one another
 (operators/kernels/lanes.py). A slice runs here whole or not at all, on all workers alike. If the kernel gives up, for
@@ -52,8 +52,9 @@ from vernier.storage.trace.running import RunningTraces
 from vernier.storage.trace.spine import Trace
 from vernier.storage.updates import Ints
 
-MOST = 1 << 12
-"""Slices of more updates run step by step: the work in their steps outweighs what is between them."""
+MOST = 1 << 15
+"""Slices of more updates run step by step: longer ones cost no less an update, and steps read keys in pieces, which
+takes less memory."""
 _STEPS, _PARTS, _KEPT = 1 << 7, 1 << 9, 1 << 13
 """Room at first: steps of a trace, parts that wait; sealed steps of all traces."""
 _MOST_ROOM = 1 << 14

@@ -26,8 +26,8 @@ PART_WORDS = 8
 TAKE, PASS = 0, 1
 """Kinds of stages."""
 
-MOST_KEYS = 1 << 14
-MOST_ROWS = 1 << 17
+MOST_KEYS = 1 << 17
+MOST_ROWS = 1 << 19
 """Steps with more keys or rows are Python's."""
 
 _WHOLE = "Tuple((int64[:, ::1], int64))"

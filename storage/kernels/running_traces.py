@@ -9,7 +9,7 @@ has sealed and runs it step by step.
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import copy_rows, put
+from vernier.storage.kernels.cells import cell, copy_rows, put, word
 from vernier.storage.kernels.held import drop, hold, matrix, owned, store, vector
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import load
@@ -22,13 +22,19 @@ from vernier.storage.kernels.step_index import (
     INDEX_WORDS,
     LINK,
     LINKS,
+    ORDERED,
     ROWS,
     SLOTS,
     TRIES,
     USED,
     WORDS,
+    count_runs,
+    count_unknown,
+    index_steps,
+    lay_out,
     spread_heads,
 )
+from vernier.storage.kernels.step_index import STEPS as STEPS_INDEXED
 from vernier.storage.kernels.tries import FIELDS, describe_rows
 
 # A trace's row. Arrays are an address and their size; an owner of 0 is Python.
@@ -48,12 +54,13 @@ FULL, LARGE, KEPT_FULL = 101, 102, 103
 
 _ROOM = 1 << 10
 """The least capacity of an index, in keys."""
-_MOST_KEYS = 1 << 14
-"""An index of this many keys is laid out by hash, which Python does."""
+_MOST_KEYS = 1 << 18
+"""An index of more keys is Python's."""
 _MOST_CACHED = 1 << 23
 """Words of cached histories from which on Python decides whether to clear them."""
-FOLDED = 1 << 17
-"""Rows of steps that are closed here."""
+FOLDED = 1 << 20
+"""Up to this number of rows, the steps of a slice are closed here. That is also how many are summed by hash
+(storage/trace/spine.py)."""
 
 SELECT = Callee(
     "Tuple((int64[:, ::1], int64[:, ::1], int64))(int64[:, ::1], int64[:, ::1], int64, int64, int64, int64, int64, "
@@ -104,34 +111,6 @@ def _keep(traces, t, at, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _grow_index(traces, t, slots_wanted, links_wanted):  # type: ignore[no-untyped-def]
-    """Enlarge the index of steps. Returns whether it may be so large."""
-    index = field(traces, t, INDEX)
-    size = max(_ROOM, field(traces, t, LINKS_SIZE))
-    if links_wanted > field(traces, t, LINKS_SIZE):
-        while size < links_wanted:
-            size *= 2
-        links = np.empty((size, LINK), np.int64)
-        copy_rows(matrix(field(traces, t, LINK_ROWS), load(index, LINKS), LINK), 0, load(index, LINKS), links, 0)
-        _keep(traces, t, LINK_ROWS, links)
-    size = max(_ROOM, field(traces, t, SLOTS_SIZE))
-    if slots_wanted > field(traces, t, SLOTS_SIZE):
-        while size < slots_wanted:
-            size *= 2
-        if size >= _MOST_KEYS:
-            return False
-        k, used = field(traces, t, K), load(index, SLOTS)
-        width = WORDS + (k if k > 1 else 0)
-        slots, heads = np.empty((size, width), np.int64), np.zeros((2 * size, HEAD), np.int64)
-        copy_rows(matrix(field(traces, t, SLOT_ROWS), used, width), 0, used, slots, 0)
-        old = matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD)
-        spread_heads(old, heads, load(index, GENERATION), vector(index, INDEX_WORDS))
-        _keep(traces, t, SLOT_ROWS, slots)
-        _keep(traces, t, HEADS, heads)
-    return True
-
-
-@njit(cache=True)
 def index_of(traces, t):  # type: ignore[no-untyped-def]
     """(heads, slots, index) of a trace's history cache."""
     width = WORDS + (field(traces, t, K) if field(traces, t, K) > 1 else 0)
@@ -140,6 +119,70 @@ def index_of(traces, t):  # type: ignore[no-untyped-def]
         matrix(field(traces, t, SLOT_ROWS), field(traces, t, SLOTS_SIZE), width),
         vector(field(traces, t, INDEX), INDEX_WORDS),
     )
+
+
+@njit(cache=True)
+def _grow_links(traces, t, wanted):  # type: ignore[no-untyped-def]
+    """Make room for this many links in the index of steps."""
+    used, size = load(field(traces, t, INDEX), LINKS), max(_ROOM, field(traces, t, LINKS_SIZE))
+    if wanted <= field(traces, t, LINKS_SIZE):
+        return
+    while size < wanted:
+        size *= 2
+    links = np.empty((size, LINK), np.int64)
+    copy_rows(matrix(field(traces, t, LINK_ROWS), used, LINK), 0, used, links, 0)
+    _keep(traces, t, LINK_ROWS, links)
+
+
+@njit(cache=True)
+def _grow_slots(traces, t, wanted, least, most):  # type: ignore[no-untyped-def]
+    """Make room for this many keys in the index of steps. least, most: the hashes between which they are."""
+    size, k = max(_ROOM, field(traces, t, SLOTS_SIZE)), field(traces, t, K)
+    if wanted <= field(traces, t, SLOTS_SIZE):
+        return
+    while size < wanted:
+        size *= 2
+    index = vector(field(traces, t, INDEX), INDEX_WORDS)
+    used, width = word(index, SLOTS), WORDS + (k if k > 1 else 0)
+    slots, heads = np.empty((size, width), np.int64), np.zeros((2 * size, HEAD), np.int64)
+    copy_rows(matrix(field(traces, t, SLOT_ROWS), used, width), 0, used, slots, 0)
+    lay_out(index, heads.shape[0] if size >= ORDERED else 0, least, most)
+    old = matrix(field(traces, t, HEADS), field(traces, t, HEADS_SIZE), HEAD)
+    spread_heads(old, heads, word(index, GENERATION), index)
+    _keep(traces, t, SLOT_ROWS, slots)
+    _keep(traces, t, HEADS, heads)
+
+
+@njit(cache=True)
+def _reserve_keys(traces, t, keys):  # type: ignore[no-untyped-def]
+    """Make room for these keys, of which the index may know some. Returns a status. O(keys)."""
+    used, q = load(field(traces, t, INDEX), SLOTS), keys.shape[0]
+    if used + q > field(traces, t, SLOTS_SIZE):
+        unknown = q
+        if field(traces, t, SLOTS_SIZE) > 0:
+            heads, slots, index = index_of(traces, t)
+            unknown = count_unknown(keys, field(traces, t, K), heads, slots, word(index, GENERATION), index)
+        if used + unknown > _MOST_KEYS:
+            return LARGE
+        _grow_slots(traces, t, used + unknown, cell(keys, 0, 0), cell(keys, q - 1, 0))
+    return 0
+
+
+@njit(cache=True)
+def _widen(traces, t, keys, before):  # type: ignore[no-untyped-def]
+    """Like `HistoryCache._widen`: enlarge the index for the keys of all steps up to number `before` and for these keys.
+    They are counted, because most rows of many have the same keys. Returns a status. O(new rows + keys)."""
+    k, settled, row = field(traces, t, K), field(traces, t, BATCHES), field(traces, t, INDEX)
+    table = matrix(field(traces, t, TABLE), field(traces, t, CAPACITY), FIELDS)
+    runs, least, most = count_runs(table, settled + load(row, STEPS_INDEXED), before, k)
+    if load(row, SLOTS) + runs > _MOST_KEYS:
+        return LARGE
+    _grow_links(traces, t, load(row, LINKS) + runs)
+    _grow_slots(traces, t, load(row, SLOTS) + runs, least, most)
+    heads, slots, index = index_of(traces, t)
+    links = matrix(field(traces, t, LINK_ROWS), field(traces, t, LINKS_SIZE), LINK)
+    index_steps(table, settled, before, k, heads, slots, links, word(index, GENERATION), index)
+    return _reserve_keys(traces, t, keys) if settled > 0 and keys.shape[0] > 0 else 0
 
 
 @njit(cache=True)
@@ -168,8 +211,9 @@ def select(traces, t, callee, keys, fold, before):  # type: ignore[no-untyped-de
     if load(index, USED) * (v + d + 2) > _MOST_CACHED:
         return matrix(0, 0, 2), LARGE
     if slots_wanted > field(traces, t, SLOTS_SIZE) or links_wanted > field(traces, t, LINKS_SIZE):
-        if not _grow_index(traces, t, slots_wanted, links_wanted):
-            return matrix(0, 0, 2), LARGE
+        status = _widen(traces, t, keys, before)
+        if status != 0:
+            return matrix(0, 0, 2), status
     heads, slots, counts = index_of(traces, t)
     spans, arena, status = _select_keys(callee, (
         matrix(field(traces, t, TABLE), field(traces, t, CAPACITY), FIELDS), keys, k, v, d, settled, before, fold,
@@ -183,13 +227,8 @@ def select(traces, t, callee, keys, fold, before):  # type: ignore[no-untyped-de
 @njit(cache=True)
 def reserve(traces, t, keys):  # type: ignore[no-untyped-def]
     """Like `HistoryCache.covers`: space in the index for these keys. Returns a status."""
-    index, width = field(traces, t, INDEX), field(traces, t, V) + field(traces, t, D) + 2
-    slots_wanted = load(index, SLOTS) + keys.shape[0]
-    if load(index, USED) * width > _MOST_CACHED:
-        return LARGE
-    if slots_wanted > field(traces, t, SLOTS_SIZE) and not _grow_index(traces, t, slots_wanted, 0):
-        return LARGE
-    return 0
+    width = field(traces, t, V) + field(traces, t, D) + 2
+    return LARGE if load(field(traces, t, INDEX), USED) * width > _MOST_CACHED else _reserve_keys(traces, t, keys)
 
 
 @njit(cache=True)

@@ -33,6 +33,9 @@ BASE, SHIFT, SCALE, TRIES, GENERATION, INDEX_WORDS = range(COUNTS, COUNTS + 6)
 keys arrive, or the low bits of the hash if the scale is 0. Then the number of steps that are tries. Tries are not
 indexed: they are read like batches, and while there are any, no history is cached. Then the number of the index's
 generation: heads of others count as empty."""
+ORDERED = 1 << 14
+"""From this number of keys on, the index is laid out in hash order, the order in which keys arrive: it no longer fits
+the processor's caches then."""
 
 _LOW = (1 << 32) - 1
 _HEADS_AHEAD, _SLOTS_AHEAD, _BLOCKS_AHEAD = 12, 8, 4

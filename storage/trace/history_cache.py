@@ -20,6 +20,7 @@ from vernier.storage.kernels.step_index import (
     INDEX_WORDS,
     LINK,
     LINKS,
+    ORDERED,
     SLOTS,
     STEPS,
     TRIES,
@@ -46,9 +47,6 @@ _REMEMBERED = 1 << 26
 """If the cached histories exceed this many bytes, the cache is cleared before the next call. A caller that asks for few
 keys in each round stays below it. A caller that asks for all keys, as a load does, asks in pieces, each once per round.
 """
-_ORDERED = 1 << 14
-"""From this number of keys on, the index is laid out in hash order, the order in which keys arrive: it no longer fits
-the processor's caches then."""
 _KEPT = 1 << 26
 """Bytes of memory, for the histories or for one part of the index, that are kept from slice to slice in any case."""
 _USED = 4
@@ -181,7 +179,7 @@ class HistoryCache:
         fresh, asked = sealed - rows, len(keyed) if settled > 0 and not tries else 0
         if slots + fresh + asked > len(self._slots) or links + fresh > len(self._links):
             self._widen(table, keyed[:asked], settled, before)
-        if asked > _ORDERED:
+        if asked > ORDERED:
             self._make_arena()
 
     def covers(self, keyed: Ints, fold: int) -> tuple[Ints, Ints, Ints, Ints]:
@@ -274,7 +272,7 @@ class HistoryCache:
         the number of keys, because each lookup touches a page of its own and the number of pages should be small."""
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
         self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
-        lay_out(self._index, len(self._heads) if keys >= _ORDERED else 0, self._least, self._most)
+        lay_out(self._index, len(self._heads) if keys >= ORDERED else 0, self._least, self._most)
 
     def _make_arena(self) -> None:
         """Reserve memory for everything that may be cached plus one piece. Growing step by step would write to twice as

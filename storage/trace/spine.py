@@ -74,7 +74,7 @@ LARGE = 1 << 17
 """From this number of rows on, a load keeps a step as a trie."""
 _ONE_PASS = 1 << 20
 """Up to this number of rows, a step becomes a trie in one pass, which takes as much memory again."""
-_FOLDED = 1 << 20
+_FOLDED = running_traces.FOLDED
 """Up to this number of rows, steps are summed by hash; beyond the processor's caches a sort is as fast."""
 
 

@@ -14,6 +14,7 @@ import vernier as vn
 from bench.programs import program
 from bench.stream import Stream, random_graph
 from vernier import Collection, col
+from vernier.operators.engine.interpreter import MOST
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.engine.program import program_of
 from vernier.operators.engine.worker import Worker, WorkerState
@@ -87,6 +88,29 @@ def test_same_changes_as_step_by_step(name: str) -> None:
     for trace in traces[0]:
         pair = [[batch.keyed().tolist() for batch in each[trace].batches] for each in traces]
         assert pair[0] == pair[1], trace
+
+
+@pytest.mark.parametrize(("nodes", "least", "most"), [(500, 1 << 10, 1 << 10), (50_000, 1 << 14, 1 << 17)])
+def test_slices_of_many_updates(nodes: int, least: int, most: int) -> None:
+    size = 8_000
+    stream = Stream(random_graph(nodes, 6 * nodes + 2 * size), 3 * nodes)
+    engines = [engine_of(program("bfs"), interpret=interpret) for interpret in (True, False)]
+    first = {"roots": Updates.of(np.arange(2)[:, None], 0, 1), "edges": Updates(stream.first(), 2, 0)}
+    results = [engine.run_epoch(MIN_TIME, 1, first) for engine in engines]
+    before = interpreted(engines[0])
+    for at in (0, size):
+        for engine in engines:
+            engine.workers[0].state.pace.updates = MOST
+        inputs = {"edges": Updates(stream.updates(at, at + size, size, True), 2, 0)}
+        results = [engine.run_epoch(at + 1, at + size + 1, inputs) for engine in engines]
+        assert results[0]["answer"].data.tolist() == results[1]["answer"].data.tolist()
+    assert interpreted(engines[0]) == before + 2
+    interpreter, states = engines[0].workers[0].interpreter, [engine.workers[0].state for engine in engines]
+    assert interpreter is not None
+    lent = [one.slots for one in interpreter.traces._lent if one is not None]
+    assert least <= max(map(len, lent)) <= most, "the index has as many places as keys need, not as rows might"
+    for name, trace in states[0].traces.items():
+        assert described(trace) == described(states[1].traces[name])
 
 
 def followed(edges: Collection, how: str) -> Collection:

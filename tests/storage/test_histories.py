@@ -31,7 +31,7 @@ def test_keys_are_found_while_the_index_grows(
     width: int, part: tuple[float, float], ordered: int, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_module, "LARGE", large)
-    monkeypatch.setattr(histories_module, "_ORDERED", ordered)
+    monkeypatch.setattr(histories_module, "ORDERED", ordered)
     monkeypatch.setattr(histories_module, "_ROOM", 2)
     monkeypatch.setattr(histories_module, "_KEPT", 1 << 17)
     choose = np.random.default_rng(width)
@@ -102,7 +102,7 @@ def test_keys_that_come_by_pieces_spread_over_the_index(
 ) -> None:
     """Once the room was made for the first piece, or the whole reach of hashes where a worker has a part of it: then
     keys lay on top of one another, and looking one up went past thousands."""
-    monkeypatch.setattr(histories_module, "_ORDERED", 1 << 10)
+    monkeypatch.setattr(histories_module, "ORDERED", 1 << 10)
     low, high = (int((bound - 0.5) * 2**64) for bound in part)
     hashes = np.sort(np.random.default_rng(7).integers(low, high, 1 << 13, dtype=np.int64))
     keyed = np.column_stack((hashes, unmix_words(hashes)))
