@@ -21,6 +21,7 @@ from vernier.operators.kernels.rounds import below, finish_visits, schedule
 from vernier.storage.kernels.cells import cell, fetch, more_rows, put, put_word, word
 from vernier.storage.kernels.consolidating import sort_order
 from vernier.storage.kernels.inlining import allocating, inlined
+from vernier.storage.kernels.pointers import copy_bytes
 from vernier.storage.kernels.sorting import stable_order
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.step_index import (
@@ -54,16 +55,6 @@ def _word(inputs, arena, at, val, c):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _order(inputs, arena, at, one, two, w):  # type: ignore[no-untyped-def]
-    """Compares two named vals: -1, 0 or 1."""
-    for c in range(w):
-        a, b = _word(inputs, arena, at, one, c), _word(inputs, arena, at, two, c)
-        if a != b:
-            return -1 if a < b else 1
-    return 0
-
-
-@inlined
 def _bit(at):  # type: ignore[no-untyped-def]
     """The bit of a round among those of later rounds; all rounds from number 63 on share the last one."""
     return np.int64(1) << min(at, 63)
@@ -72,12 +63,14 @@ def _bit(at):  # type: ignore[no-untyped-def]
 @inlined
 def _reclaimed(arena, piece, bound, w, greatest):  # type: ignore[no-untyped-def]
     """Whether the time of a piece is claimed anew: it has no val, or none that comes before `bound`."""
-    if cell(arena, piece, _HAS) == 0:
-        return True
+    none = cell(arena, piece, _HAS) == 0
+    if w == 1:
+        a, b = cell(arena, piece, _VAL), word(bound, 0)
+        return none | (a == b) | ((a < b) == greatest)
     for c in range(w):
         a, b = cell(arena, piece, _VAL + c), word(bound, c)
         if a != b:
-            return (a < b) == greatest
+            return none or (a < b) == greatest
     return True
 
 
@@ -134,22 +127,40 @@ def _push(pieces, made, begin, inputs, arena, at, val, w):  # type: ignore[no-un
 
 
 @inlined
+def _first_word(inputs, arena, at, val, w):  # type: ignore[no-untyped-def]
+    """The first word of a named val, 0 if vals have none."""
+    return _word(inputs, arena, at, val, 0) if w > 0 else np.int64(0)
+
+
+@inlined
+def _order_rest(inputs, arena, at, one, two, w):  # type: ignore[no-untyped-def]
+    """Compares two named vals that begin with the same word: -1, 0 or 1."""
+    for c in range(1, w):
+        a, b = _word(inputs, arena, at, one, c), _word(inputs, arena, at, two, c)
+        if a != b:
+            return -1 if a < b else 1
+    return 0
+
+
+@inlined
 def _add(changes, start, n, inputs, arena, at, val, time, diff, w):  # type: ignore[no-untyped-def]
     """Add a change of a val to changes[:n]; those from `start` on are at this time, too. Returns how many there are."""
     if val == _NONE:
         return n
+    first = _first_word(inputs, arena, at, val, w)
     for i in range(start, n):
-        if _order(inputs, arena, at, cell(changes, i, 0), val, w) == 0:
+        if cell(changes, i, 3) == first and _order_rest(inputs, arena, at, cell(changes, i, 0), val, w) == 0:
             total = cell(changes, i, 2) + diff
             put(changes, i, 2, total)
             if total == 0:
-                for c in range(3):
+                for c in range(4):
                     put(changes, i, c, cell(changes, n - 1, c))
                 return n - 1
             return n
     put(changes, n, 0, val)
     put(changes, n, 1, time)
     put(changes, n, 2, diff)
+    put(changes, n, 3, first)
     return n + 1
 
 
@@ -175,7 +186,9 @@ def _add_turn(changes, n, inputs, arena, at, old, new, was, wanted, time, w):  #
 @inlined
 def _before(changes, i, j, inputs, arena, at, w):  # type: ignore[no-untyped-def]
     """Whether change i sorts before change j: by val, then time."""
-    order = _order(inputs, arena, at, cell(changes, i, 0), cell(changes, j, 0), w)
+    if cell(changes, i, 3) != cell(changes, j, 3):
+        return cell(changes, i, 3) < cell(changes, j, 3)
+    order = _order_rest(inputs, arena, at, cell(changes, i, 0), cell(changes, j, 0), w)
     return order < 0 or (order == 0 and cell(changes, i, 1) < cell(changes, j, 1))
 
 
@@ -189,23 +202,20 @@ def _sort_all(changes: np.ndarray, n: int, inputs: np.ndarray, arena: np.ndarray
         rows[i, w] = changes[i, 1]
     order, copy = sort_order(rows, np.arange(w + 1)), changes[:n].copy()
     for i in range(n):
-        for c in range(3):
+        for c in range(4):
             changes[i, c] = copy[order[i], c]
 
 
 @inlined
-def _sort_changes(changes, n, inputs, arena, at, w):  # type: ignore[no-untyped-def]
-    """The same; often they are in order already."""
-    i = 1
-    while i < n and _before(changes, i - 1, i, inputs, arena, at, w):
-        i += 1
+def _sort_changes(changes, i, n, inputs, arena, at, w):  # type: ignore[no-untyped-def]
+    """The same; the first i are in order already."""
     if n - i > _FEW:
         _sort_all(changes, n, inputs, arena, at, w)
         return
     while i < n:
         j = i
         while j > 0 and _before(changes, j, j - 1, inputs, arena, at, w):
-            for c in range(3):
+            for c in range(4):
                 kept = cell(changes, j, c)
                 put(changes, j, c, cell(changes, j - 1, c))
                 put(changes, j - 1, c, kept)
@@ -214,17 +224,50 @@ def _sort_changes(changes, n, inputs, arena, at, w):  # type: ignore[no-untyped-
 
 
 @inlined
-def _find_free(arena, at, size, bound, w, greatest, free):  # type: ignore[no-untyped-def]
-    """Write the time of the pieces that are claimed anew to free[:2]. Returns the number of intervals."""
-    frees, piece = 0, 0
-    while piece < size:
-        if not _reclaimed(arena, at + piece, bound, w, greatest):
-            piece += 1
-            continue
-        put(free, 0, frees, cell(arena, at + piece, _BEGIN))
-        while piece < size and _reclaimed(arena, at + piece, bound, w, greatest):
-            piece += 1
-        put(free, 1, frees, cell(arena, at + piece, _BEGIN) if piece < size else NEVER)
+def _write_changes(out, count, keyed, key, k, inputs, arena, at, changes, n, w, now):  # type: ignore[no-untyped-def]
+    """Write changes, which are in time order, as corrections by val and time. Returns the number of corrections."""
+    i = 1
+    while i < n and _before(changes, i - 1, i, inputs, arena, at, w):
+        i += 1
+    if i < n and (w > 1 or n > _FEW):
+        _sort_changes(changes, i, n, inputs, arena, at, w)
+        i = n
+    stop, least = count + n, cell(changes, 0, 3)
+    for j in range(i, n):
+        least = min(least, cell(changes, j, 3))
+    while count < stop:
+        # All of them if they are in order; otherwise, val after val, those of one val.
+        following = NEVER
+        for j in range(n):
+            first = cell(changes, j, 3)
+            if i < n and first != least:
+                following = min(following, first) if first > least else following
+                continue
+            val, time, diff = cell(changes, j, 0), cell(changes, j, 1), cell(changes, j, 2)
+            if val >= 0:
+                write_correction(out, count, keyed, key, k, inputs, val, 0, w, time, now, diff)
+            else:
+                write_correction(out, count, keyed, key, k, arena, at - 2 - val, _VAL, w, time, now, diff)
+            count += 1
+        least = following
+    return count
+
+
+@inlined
+def _find_free(arena, at, size, bound, w, greatest, free, runs):  # type: ignore[no-untyped-def]
+    """Write the time of the pieces that are claimed anew to free[:2], and which pieces these are to runs[:2]. Returns
+    the number of intervals."""
+    frees, inside = 0, np.int64(0)
+    for piece in range(size):
+        there = np.int64(_reclaimed(arena, at + piece, bound, w, greatest))
+        # Overwritten until the slot is final: cheaper than a branch.
+        put(free, inside, frees, cell(arena, at + piece, _BEGIN))
+        put(runs, inside, frees, piece)
+        frees += inside & ~there
+        inside = there
+    if inside != 0:
+        put(free, 1, frees, NEVER)
+        put(runs, 1, frees, size)
         frees += 1
     return frees
 
@@ -245,20 +288,26 @@ def _write_pieces(pieces, inputs, taken, takes, fold, w):  # type: ignore[no-unt
 
 @inlined
 def _turn(  # type: ignore[no-untyped-def]
-    arena, at, size, inputs, bound, w, greatest, taken, takes, fold, pieces, changes
+    arena, at, size, inputs, w, runs, frees, taken, takes, fold, pieces, changes
 ):
-    """Replace the reclaimed time of the cover by the intervals taken, which are in time order: writes the new cover to
-    `pieces` and the corrections to `changes`: named val, time, diff. Returns the numbers of both."""
+    """Replace the reclaimed time of the cover, which is that of the pieces runs[:2, :frees], by the intervals taken,
+    which are in time order: writes the new cover to `pieces` and the corrections to `changes`: named val, time, diff,
+    first word of the val. Returns the numbers of both."""
     made, n, one, piece = 0, 0, 0, 0
-    while piece < size:
-        begin = cell(arena, at + piece, _BEGIN)
-        if not _reclaimed(arena, at + piece, bound, w, greatest):
-            made = _push(pieces, made, begin, inputs, arena, at, -2 - piece, w)
+    for run in range(frees + 1):
+        # Pieces that stay have another val than their new neighbours, whose vals come after theirs.
+        stop = cell(runs, 0, run) if run < frees else size
+        while piece < stop:
+            for c in range(_VAL + w):
+                put(pieces, made, c, cell(arena, at + piece, c))
+            made += 1
             piece += 1
-            continue
+        if run == frees:
+            break
+        stop = cell(runs, 1, run)
         old, new = _NONE, _NONE
-        time = begin
-        while True:
+        time = cell(arena, at + piece, _BEGIN)
+        while piece < stop:
             following = cell(arena, at + piece + 1, _BEGIN) if piece + 1 < size else NEVER
             was = -2 - piece if cell(arena, at + piece, _HAS) != 0 else _NONE
             wanted = cell(taken, 2, one) if one < takes and cell(taken, 0, one) <= time else _NONE
@@ -275,8 +324,6 @@ def _turn(  # type: ignore[no-untyped-def]
             time = until
             if until == following:
                 piece += 1
-                if piece == size or not _reclaimed(arena, at + piece, bound, w, greatest):
-                    break
         if piece < size:
             n = _add_turn(changes, n, inputs, arena, at, old, new, _NONE, _NONE, time, w)
     return made, n
@@ -341,11 +388,10 @@ def _same_key(fresh, i, keyed, key, width):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _copy_pieces(pieces, n, arena, at, width):  # type: ignore[no-untyped-def]
+def _copy_pieces(pieces, n, arena, at):  # type: ignore[no-untyped-def]
     """Copy a cover of n pieces to where it is kept."""
-    for i in range(n):
-        for c in range(width):
-            put(arena, at + i, c, cell(pieces, i, c))
+    row = 8 * pieces.shape[1]
+    copy_bytes(arena.ctypes.data + row * at, pieces.ctypes.data, row * n)
 
 
 @njit(cache=True, forceinline=True)
@@ -369,7 +415,8 @@ def cover_round(  # type: ignore[no-untyped-def]
     # Work space, grown when needed: assigning arrays inside the loop would count references for every val.
     times, diffs = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
     stretch, free, taken = work_space(_ROOM)
-    pieces, changes = np.empty((4 * _ROOM, _VAL + w), np.int64), np.empty((8 * _ROOM, 3), np.int64)
+    pieces, changes = np.empty((4 * _ROOM, arena.shape[1]), np.int64), np.empty((8 * _ROOM, 4), np.int64)
+    runs = np.empty((2, _ROOM), np.int64)
     bound, places, row = np.empty(w, np.int64), np.empty(q if keeps else 0, np.int64), _first_row(fresh, keyed)
     if keeps:
         # Looked up before the loop below, so that the processor waits for the memory of many keys at once.
@@ -383,7 +430,9 @@ def cover_round(  # type: ignore[no-untyped-def]
         if key + _AHEAD < q:
             if keeps:
                 fetch(slots, word(places, key + _AHEAD), COVER_AT)
-            fetch(inputs, cell(in_spans, key + _AHEAD, 1) - 1, 0)
+            last = cell(in_spans, key + _AHEAD, 1) - 1
+            for step in range(6):
+                fetch(inputs, last - (1 << step) + 1, 0)  # where `_first_of` will look
         if keeps and key + _AHEAD // 2 < q:
             fetch(arena, cell(slots, word(places, key + _AHEAD // 2), COVER_AT), 0)
         if keeps:
@@ -448,17 +497,19 @@ def cover_round(  # type: ignore[no-untyped-def]
                         return out[:0], visits[:0], arena, OVERFLOW, key
                     _sort_taken(taken, takes)
                     if 2 * takes >= pieces.shape[0]:
-                        pieces = np.empty((4 * takes, _VAL + w), np.int64)
+                        pieces = np.empty((4 * takes, arena.shape[1]), np.int64)
                     size = _write_pieces(pieces, inputs, taken, takes, fold, w)
                     if used + size > arena.shape[0]:
                         arena = more_rows(arena, used + size)
-                    _copy_pieces(pieces, size, arena, used, _VAL + w)
+                    _copy_pieces(pieces, size, arena, used)
                     if size >= stretch.shape[1]:
                         times, diffs = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
                         stretch, free, taken = work_space(2 * size)
             for c in range(w):
                 put_word(bound, c, cell(inputs, first, c))
-        frees = _find_free(arena, at, size, bound, w, greatest, free)
+        if size > runs.shape[1]:
+            runs = np.empty((2, 2 * size), np.int64)
+        frees = _find_free(arena, at, size, bound, w, greatest, free, runs)
         if frees == 0:
             continue
         first = _first_of(inputs, base, stop, bound, w, greatest)
@@ -469,20 +520,14 @@ def cover_round(  # type: ignore[no-untyped-def]
             return out[:0], visits[:0], arena, OVERFLOW, key
         _sort_taken(taken, takes)
         if size + 2 * takes >= pieces.shape[0]:
-            pieces = np.empty((2 * (size + 2 * takes), _VAL + w), np.int64)
+            pieces = np.empty((2 * (size + 2 * takes), arena.shape[1]), np.int64)
         if 4 * (size + 2 * takes + frees) >= changes.shape[0]:
-            changes = np.empty((8 * (size + 2 * takes + frees), 3), np.int64)
-        made, n = _turn(arena, at, size, inputs, bound, w, greatest, taken, takes, fold, pieces, changes)
-        _sort_changes(changes, n, inputs, arena, at, w)
+            changes = np.empty((8 * (size + 2 * takes + frees), 4), np.int64)
+        made, n = _turn(arena, at, size, inputs, w, runs, frees, taken, takes, fold, pieces, changes)
         if count + n > out.shape[0]:
             out = more_rows(out, count + n)
-        for i in range(n):
-            val, time, diff = cell(changes, i, 0), cell(changes, i, 1), cell(changes, i, 2)
-            if val >= 0:
-                write_correction(out, count, keyed, key, k, inputs, val, 0, w, time, now, diff)
-            else:
-                write_correction(out, count, keyed, key, k, arena, at - 2 - val, _VAL, w, time, now, diff)
-            count += 1
+        if n > 0:
+            count = _write_changes(out, count, keyed, key, k, inputs, arena, at, changes, n, w, now)
         if not keeps:
             continue
         if made > room:
@@ -493,7 +538,7 @@ def cover_round(  # type: ignore[no-untyped-def]
             put(slots, slot, COVER_AT, at)
             put(slots, slot, COVER_ROOM, room)
         put(slots, slot, COVER_SIZE, made)
-        _copy_pieces(pieces, made, arena, at, _VAL + w)
+        _copy_pieces(pieces, made, arena, at)
     if keeps:
         put_word(index, USED, used)
     return out[:count], visits[:scheduled], arena, 0, -1

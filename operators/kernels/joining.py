@@ -127,23 +127,51 @@ def _pair_each(fresh, f0, f1, entries, e0, e1, layout, out, count):  # type: ign
 
 
 @inlined
+def _repeat(out, count, layout, time, diff):  # type: ignore[no-untyped-def]
+    """Write output row number `count`, which differs from the one before in its time and its diff."""
+    width = layout.origin.shape[0]
+    for c in range(out.shape[1] - 1):
+        put(out, count, c, cell(out, count - 1, c))
+    put(out, count, width, time)
+    put(out, count, out.shape[1] - 1, diff)
+
+
+@inlined
+def _skip(rows, i, stop, time_at, diff_at, until):  # type: ignore[no-untyped-def]
+    """Add up the changes of a fact, from row i on, that are before the time `until`: (the first row that is not, copies
+    by then, wrapped)."""
+    copies, beyond = np.int64(0), False
+    while i < stop and cell(rows, i, time_at) < until:
+        copies, wrapped = add_checked(copies, cell(rows, i, diff_at))
+        beyond = beyond or wrapped
+        i += 1
+    return i, copies, beyond
+
+
+@inlined
 def _pair_two(fresh, first, last, entries, start, stop, layout, out, count):  # type: ignore[no-untyped-def]
     """Walk two facts, which are step functions of time, and write the changes of their product. Returns (rows written,
     wrapped)."""
-    i, j = first, start
-    have_f, have_e, product = np.int64(0), np.int64(0), np.int64(0)
+    time_f, time_e, diff_f, diff_e = layout.time_f, layout.time_e, layout.diff_f, layout.diff_e
+    # Before both are there, the product is 0: a change of one of them is not looked at beside those of the other.
+    begin, written = max(cell(fresh, first, time_f), cell(entries, start, time_e)), count
+    i, have_f, wrapped = _skip(fresh, first, last, time_f, diff_f, begin)
+    j, have_e, beyond = _skip(entries, start, stop, time_e, diff_e, begin)
+    if wrapped or beyond:
+        return count, True
+    product = np.int64(0)
     while i < last or j < stop:
-        if j == stop or (i < last and cell(fresh, i, layout.time_f) <= cell(entries, j, layout.time_e)):
-            time = cell(fresh, i, layout.time_f)
+        if j == stop or (i < last and cell(fresh, i, time_f) <= cell(entries, j, time_e)):
+            time = cell(fresh, i, time_f)
         else:
-            time = cell(entries, j, layout.time_e)
-        while i < last and cell(fresh, i, layout.time_f) == time:
-            have_f, wrapped = add_checked(have_f, cell(fresh, i, layout.diff_f))
+            time = cell(entries, j, time_e)
+        while i < last and cell(fresh, i, time_f) == time:
+            have_f, wrapped = add_checked(have_f, cell(fresh, i, diff_f))
             if wrapped:
                 return count, True
             i += 1
-        while j < stop and cell(entries, j, layout.time_e) == time:
-            have_e, wrapped = add_checked(have_e, cell(entries, j, layout.diff_e))
+        while j < stop and cell(entries, j, time_e) == time:
+            have_e, wrapped = add_checked(have_e, cell(entries, j, diff_e))
             if wrapped:
                 return count, True
             j += 1
@@ -152,7 +180,10 @@ def _pair_two(fresh, first, last, entries, start, stop, layout, out, count):  # 
         if wrapped or beyond:
             return count, True
         if change != 0:
-            _emit(out, count, fresh, first, entries, start, layout, time, change)
+            if count == written:
+                _emit(out, count, fresh, first, entries, start, layout, time, change)
+            else:
+                _repeat(out, count, layout, time, change)
             count += 1
             product = after
         if (i == last and have_f == 0) or (j == stop and have_e == 0):

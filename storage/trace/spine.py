@@ -529,7 +529,9 @@ class Trace:
 
     def _fuel(self, batches: list[Batch], added: int) -> int:
         """How many updates of merging a close pays for if it adds `added` updates."""
-        levels = (sum(batch.updates for batch in batches) // SMALL).bit_length()
+        levels = int(
+            sum(batch.updates for batch in batches) // SMALL
+        ).bit_length()  # of numpy where kernels are interpreted
         fuel = LEAST + int(FUEL * levels * added)
         left = 0
         for merge in sorted(self.merges, key=lambda merge: merge.due):
