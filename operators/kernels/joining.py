@@ -10,6 +10,7 @@ from numba import njit
 
 from vernier.storage.kernels.cells import cell, fetch, more_rows, put, word
 from vernier.storage.kernels.inlining import inlined
+from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.sorting import add_checked, stable_order
 from vernier.storage.kernels.status import OVERFLOW
 
@@ -21,6 +22,8 @@ _REPLAY = 64
 
 _AHEAD = 4
 """How many keys ahead histories are fetched."""
+_FETCHED = 32
+"""How many entries of a history are fetched, at most; the processor fetches those that follow by itself."""
 _HALF = 1 << 31
 _NEVER = np.iinfo(np.int64).max
 
@@ -137,44 +140,44 @@ def _repeat(out, count, layout, time, diff):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _skip(rows, i, stop, time_at, diff_at, until):  # type: ignore[no-untyped-def]
-    """Add up the changes of a fact, from row i on, that are before the time `until`: (the first row that is not, copies
-    by then, wrapped)."""
+def _skip(at, stop, row, diff, until):  # type: ignore[no-untyped-def]
+    """Add up the changes of a fact that are before the time `until`. Times lie `row` bytes apart from address `at` on,
+    and a diff is `diff` words behind its time. Returns (where the first other change is, copies by then, wrapped)."""
     copies, beyond = np.int64(0), False
-    while i < stop and cell(rows, i, time_at) < until:
-        copies, wrapped = add_checked(copies, cell(rows, i, diff_at))
+    while at < stop and load(at, 0) < until:
+        copies, wrapped = add_checked(copies, load(at, diff))
         beyond = beyond or wrapped
-        i += 1
-    return i, copies, beyond
+        at += row
+    return at, copies, beyond
 
 
 @inlined
 def _pair_two(fresh, first, last, entries, start, stop, layout, out, count):  # type: ignore[no-untyped-def]
     """Walk two facts, which are step functions of time, and write the changes of their product. Returns (rows written,
     wrapped)."""
-    time_f, time_e, diff_f, diff_e = layout.time_f, layout.time_e, layout.diff_f, layout.diff_e
+    # By the addresses of their times: this is the loop that most of a join's time goes into.
+    row_f, row_e = 8 * fresh.shape[1], 8 * entries.shape[1]
+    diff_f, diff_e = layout.diff_f - layout.time_f, layout.diff_e - layout.time_e
+    f, e = fresh.ctypes.data + 8 * layout.time_f, entries.ctypes.data + 8 * layout.time_e
+    f, end_f, e, end_e = f + row_f * first, f + row_f * last, e + row_e * start, e + row_e * stop
     # Before both are there, the product is 0: a change of one of them is not looked at beside those of the other.
-    begin, written = max(cell(fresh, first, time_f), cell(entries, start, time_e)), count
-    i, have_f, wrapped = _skip(fresh, first, last, time_f, diff_f, begin)
-    j, have_e, beyond = _skip(entries, start, stop, time_e, diff_e, begin)
+    begin, written, product = max(load(f, 0), load(e, 0)), count, np.int64(0)
+    f, have_f, wrapped = _skip(f, end_f, row_f, diff_f, begin)
+    e, have_e, beyond = _skip(e, end_e, row_e, diff_e, begin)
     if wrapped or beyond:
         return count, True
-    product = np.int64(0)
-    while i < last or j < stop:
-        if j == stop or (i < last and cell(fresh, i, time_f) <= cell(entries, j, time_e)):
-            time = cell(fresh, i, time_f)
-        else:
-            time = cell(entries, j, time_e)
-        while i < last and cell(fresh, i, time_f) == time:
-            have_f, wrapped = add_checked(have_f, cell(fresh, i, diff_f))
+    while f < end_f or e < end_e:
+        time = load(f, 0) if e == end_e or (f < end_f and load(f, 0) <= load(e, 0)) else load(e, 0)
+        while f < end_f and load(f, 0) == time:
+            have_f, wrapped = add_checked(have_f, load(f, diff_f))
             if wrapped:
                 return count, True
-            i += 1
-        while j < stop and cell(entries, j, time_e) == time:
-            have_e, wrapped = add_checked(have_e, cell(entries, j, diff_e))
+            f += row_f
+        while e < end_e and load(e, 0) == time:
+            have_e, wrapped = add_checked(have_e, load(e, diff_e))
             if wrapped:
                 return count, True
-            j += 1
+            e += row_e
         after, wrapped = multiply(have_f, have_e)
         change, beyond = add_checked(after, -product)
         if wrapped or beyond:
@@ -186,7 +189,7 @@ def _pair_two(fresh, first, last, entries, start, stop, layout, out, count):  # 
                 _repeat(out, count, layout, time, change)
             count += 1
             product = after
-        if (i == last and have_f == 0) or (j == stop and have_e == 0):
+        if (f == end_f and have_f == 0) or (e == end_e and have_e == 0):
             break
     return count, False
 
@@ -333,8 +336,9 @@ def pair_rows(  # type: ignore[no-untyped-def]
         f0, f1, e0, e1 = word(runs, q), word(runs, q + 1), cell(spans, q, 0), cell(spans, q, 1)
         n, m = f1 - f0, e1 - e0
         if q + _AHEAD < runs.shape[0] - 1:
-            fetch(entries, cell(spans, q + _AHEAD, 0), 0)
-            fetch(entries, cell(spans, q + _AHEAD, 1) - 1, 0)
+            ahead = cell(spans, q + _AHEAD, 0)
+            for e in range(ahead, min(ahead + _FETCHED, cell(spans, q + _AHEAD, 1)), 2):
+                fetch(entries, e, 0)
         if n == 0 or m == 0:
             continue
         if count >= most:

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.joining import multiply
+from vernier.storage.kernels.cells import cell, put, word
 from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OK, OVERFLOW
@@ -56,13 +57,13 @@ def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-
         m = min(_BLOCK, n - start)
         for i in range(m):
             alive[i] = True
-            diff[i] = data[start + i, total - 1]
+            diff[i] = cell(data, start + i, total - 1)
         for p in range(code.shape[0]):
             op, dst, a, b = code[p, 0], code[p, 1], code[p, 2], code[p, 3]
             bad = False
             if op == LOAD:
                 for i in range(m):
-                    block[dst, i] = data[start + i, a]
+                    put(block, dst, i, cell(data, start + i, a))
             elif op == CONST:
                 for i in range(m):
                     block[dst, i] = constants[a]
@@ -151,9 +152,9 @@ def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-
         for i in range(m):
             if alive[i]:
                 for c in range(w):
-                    out[count, c] = block[words[c], i]
+                    put(out, count, c, cell(block, word(words, c), i))
                 for c in range(tail - 1):
-                    out[count, w + c] = data[start + i, width + c]
-                out[count, w + tail - 1] = diff[i]
+                    put(out, count, w + c, cell(data, start + i, width + c))
+                put(out, count, w + tail - 1, diff[i])
                 count += 1
     return out[:count], OK

@@ -13,6 +13,7 @@ from vernier.storage.kernels.consolidating import consolidate
 from vernier.storage.kernels.cursors import seek
 from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
 from vernier.storage.kernels.hashing import mix
+from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.merging import merge_tries
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.single_step import close_step
@@ -36,6 +37,18 @@ _PIECE = 1 << 14
 MANY = 8 * _PIECE
 """Above this number of rows, they are processed piece by piece."""
 _MOST = np.int64(2**63 - 1)
+_TABLE = 1 << 8
+"""Places of a table in which steps are summed, at first."""
+
+
+@inlined
+def _mixed(row, k, last, at_time):  # type: ignore[no-untyped-def]
+    """A hash of the keyed row at an address, without its time and its diff."""
+    mixed = load(row, 0)
+    for c in range(1 + k, last):
+        if c != at_time:
+            mixed = mix(mixed ^ load(row, c))
+    return mixed
 
 
 @njit(cache=True, forceinline=True)
@@ -43,20 +56,15 @@ def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
     """The body of `fold_steps`, compiled into it once for known widths and once for any."""
     width = 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
-    size = 16
-    while size < 2 * rows:
-        size *= 2
+    # As large as what is distinct needs: of many rows that is little, and a small table stays in the caches.
+    size = _TABLE
     places = np.zeros(size, np.int64)
     out = np.empty((rows, width), np.int64)
     count = 0
     for batch in range(first, table.shape[0]):
         row = cell(table, batch, HASHES)
         for _ in range(cell(table, batch, KEYS)):
-            mixed = load(row, 0)
-            for c in range(1 + k, last):
-                if c != at_time:
-                    mixed = mix(mixed ^ load(row, c))
-            place = mixed & (size - 1)
+            place = _mixed(row, k, last, at_time) & (size - 1)
             while True:
                 found = word(places, place)
                 if found == 0:
@@ -79,6 +87,14 @@ def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
                     break
                 place = (place + 1) & (size - 1)
             row += 8 * width
+            if 2 * count > size:
+                size *= 4
+                places = np.zeros(size, np.int64)
+                for i in range(count):
+                    place = _mixed(out.ctypes.data + 8 * width * i, k, last, at_time) & (size - 1)
+                    while word(places, place) != 0:
+                        place = (place + 1) & (size - 1)
+                    put_word(places, place, i + 1)
     left = 0
     for i in range(count):
         if cell(out, i, last) != 0:
