@@ -11,7 +11,7 @@ from numba import njit
 from vernier.storage.kernels.cells import cell, put
 from vernier.storage.kernels.held import drop, hold, matrix, retain, store, vector
 from vernier.storage.kernels.inlining import allocating, borrowing
-from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.pointers import copy_bytes, load
 
 # Words of a run: arrays, numbers, then addresses of kernels. TIMED: how many times the time of a step counts; 0: it is
 # not measured. TENDS: whether merges have to go on. MERGED, MERGED_LEFT: updates of small batches that united, and what
@@ -140,6 +140,18 @@ def pass_on(run, source, op, keyed):  # type: ignore[no-untyped-def]
         retain(slot(outs, op, OWNER))
 
 
+@borrowing
+def copy_updates(at, size, width, first, rows, count):  # type: ignore[no-untyped-def]
+    """Copy `size` rows of `width` words at an address, without their first columns, to rows[count:]."""
+    if first == 0:
+        copy_bytes(rows.ctypes.data + 8 * width * count, at, 8 * width * size)
+        return
+    given = matrix(at, size, width)
+    for i in range(size):
+        for c in range(rows.shape[1]):
+            put(rows, count + i, c, cell(given, i, first + c))
+
+
 @njit(cache=True)
 def dense(run, op):  # type: ignore[no-untyped-def]
     """The updates that an operator has emitted, as a contiguous matrix. Not owned, or a copy."""
@@ -147,9 +159,7 @@ def dense(run, op):  # type: ignore[no-untyped-def]
     if first == 0:
         return rows
     copy = np.empty((rows.shape[0], rows.shape[1] - first), np.int64)
-    for i in range(copy.shape[0]):
-        for c in range(copy.shape[1]):
-            put(copy, i, c, cell(rows, i, first + c))
+    copy_updates(rows.ctypes.data, rows.shape[0], rows.shape[1], first, copy, 0)
     return copy
 
 
@@ -226,11 +236,8 @@ def gather(run, bucket, at, op):  # type: ignore[no-untyped-def]
     count = 0
     while part != 0:
         first, size = slot(parts, part - 1, FIRST), slot(parts, part - 1, ROWS)
-        given = matrix(slot(parts, part - 1, AT), size, slot(parts, part - 1, WIDTH))
-        for i in range(size):
-            for c in range(rows.shape[1]):
-                put(rows, count, c, cell(given, i, first + c))
-            count += 1
+        copy_updates(slot(parts, part - 1, AT), size, slot(parts, part - 1, WIDTH), first, rows, count)
+        count += size
         drop(slot(parts, part - 1, OWNER))
         following = slot(parts, part - 1, NEXT)
         set_slot(parts, part - 1, NEXT, load(run, FREE))

@@ -60,6 +60,7 @@ from vernier.operators.kernels.runs import (
     TOUCHED_KEYS,
     WORKED,
     clear,
+    copy_updates,
     dense,
     emit,
     gather,
@@ -154,10 +155,8 @@ def union(run, op):  # type: ignore[no-untyped-def]
         source = word(inputs, i)
         if emitted(run, source) > 0:
             rows, first = rows_of(run, source), slot(outs_of(run), source, FIRST)
-            for r in range(rows.shape[0]):
-                for c in range(out.shape[1]):
-                    put(out, count, c, cell(rows, r, first + c))
-                count += 1
+            copy_updates(rows.ctypes.data, rows.shape[0], rows.shape[1], first, out, count)
+            count += rows.shape[0]
     emit(run, op, out, 0, 0)
     return 0
 
@@ -298,9 +297,8 @@ def variable_collects(run, op, limit, truncates):  # type: ignore[no-untyped-def
         # These rows are sorted and consolidated already; only the round differs.
         rows = rows_of(run, source)
         moved = np.empty((rows.shape[0], rows.shape[1]), np.int64)
+        copy_updates(rows.ctypes.data, rows.shape[0], rows.shape[1], 0, moved, 0)
         for i in range(rows.shape[0]):
-            for c in range(rows.shape[1]):
-                put(moved, i, c, cell(rows, i, c))
             put(moved, i, rows.shape[1] - 2, later)
         note(run, later)
         return put_part(run, bucket, later, moved, 1, known)
