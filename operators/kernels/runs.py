@@ -8,7 +8,7 @@ own their memory: the output of each operator, and parts, which are chained by t
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, put
+from vernier.storage.kernels.cells import cell, copy_rows, put
 from vernier.storage.kernels.held import drop, hold, matrix, retain, store, vector
 from vernier.storage.kernels.inlining import allocating, borrowing
 from vernier.storage.kernels.pointers import copy_bytes, load
@@ -140,16 +140,13 @@ def pass_on(run, source, op, keyed):  # type: ignore[no-untyped-def]
         retain(slot(outs, op, OWNER))
 
 
-@borrowing
+@njit(cache=True)
 def copy_updates(at, size, width, first, rows, count):  # type: ignore[no-untyped-def]
     """Copy `size` rows of `width` words at an address, without their first columns, to rows[count:]."""
     if first == 0:
         copy_bytes(rows.ctypes.data + 8 * width * count, at, 8 * width * size)
-        return
-    given = matrix(at, size, width)
-    for i in range(size):
-        for c in range(rows.shape[1]):
-            put(rows, count + i, c, cell(given, i, first + c))
+    else:
+        copy_rows(matrix(at, size, width), first, size, rows, count)
 
 
 @njit(cache=True)

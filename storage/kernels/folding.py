@@ -37,8 +37,8 @@ _PIECE = 1 << 14
 MANY = 8 * _PIECE
 """Above this number of rows, they are processed piece by piece."""
 _MOST = np.int64(2**63 - 1)
-_TABLE = 1 << 8
-"""Places of a table in which steps are summed, at first."""
+_TABLE = 1 << 10
+"""Places of a table in which steps are summed, at most at first."""
 
 
 @inlined
@@ -57,7 +57,9 @@ def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
     width = 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
     # As large as what is distinct needs: of many rows that is little, and a small table stays in the caches.
-    size = _TABLE
+    size = 16
+    while size < min(2 * rows, _TABLE):
+        size *= 2
     places = np.zeros(size, np.int64)
     out = np.empty((rows, width), np.int64)
     count = 0

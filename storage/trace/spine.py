@@ -529,9 +529,8 @@ class Trace:
 
     def _fuel(self, batches: list[Batch], added: int) -> int:
         """How many updates of merging a close pays for if it adds `added` updates."""
-        levels = int(
-            sum(batch.updates for batch in batches) // SMALL
-        ).bit_length()  # of numpy where kernels are interpreted
+        # Where kernels are interpreted, the numbers of updates are numpy's.
+        levels = int(sum(batch.updates for batch in batches) // SMALL).bit_length()
         fuel = LEAST + int(FUEL * levels * added)
         left = 0
         for merge in sorted(self.merges, key=lambda merge: merge.due):
