@@ -12,28 +12,29 @@ from vernier.storage.kernels.status import OVERFLOW
 
 @njit(cache=True)
 def advance_rows(data, first, since):  # type: ignore[no-untyped-def]
-    """Advance times before `since` to it, and sum rows at `since` that are equal, if few are distinct.
+    """Advance times before `since` to it, and sum rows at `since` that are equal, if they are neighbours or few are
+    distinct.
 
     data[n >= 1]: updates outside loops, `[row | time | diff]`, whose rows begin at column `first`. Returns (updates
     `[row | time | diff]` in any order, status). O(n).
     """
-    n, last = data.shape[0], data.shape[1] - 1
-    width = last - 1 - first
+    rows, wrapped = _sum_neighbours(data, first, since)
+    n, width = rows.shape[0], rows.shape[1] - 2
+    if wrapped or n == 0:
+        return rows[:0], OVERFLOW if wrapped else 0
     one, groups = np.empty(n, np.int64), np.empty(n, np.int64)
-    out = np.empty((n, width + 2), np.int64)
     firsts, kind = groups[:0], MANY
-    if pack_columns(data, n, np.arange(first, last - 1), 0, one) == width:
+    if pack_columns(rows, n, np.arange(width), 0, one) == width:
         firsts, _, kind = number_words(one, one, groups)
     if kind == MANY:
-        for i in range(n):
-            _put_row(out, i, data, i, first, max(cell(data, i, last - 1), since), cell(data, i, last))
-        return out, 0
+        return rows, 0
+    out = np.empty((n, width + 2), np.int64)
     totals = np.zeros(firsts.shape[0], np.int64)
-    count, wrapped = 0, False
+    count = 0
     for i in range(n):
-        time, diff = cell(data, i, last - 1), cell(data, i, last)
+        time, diff = cell(rows, i, width), cell(rows, i, width + 1)
         if time > since:
-            _put_row(out, count, data, i, first, time, diff)
+            _put_row(out, count, rows, i, 0, time, diff)
             count += 1
         else:
             group = word(groups, i)
@@ -44,9 +45,32 @@ def advance_rows(data, first, since):  # type: ignore[no-untyped-def]
         return out[:0], OVERFLOW
     for group in range(firsts.shape[0]):
         if word(totals, group) != 0:
-            _put_row(out, count, data, word(firsts, group), first, since, word(totals, group))
+            _put_row(out, count, rows, word(firsts, group), 0, since, word(totals, group))
             count += 1
     return out[:count], 0
+
+
+@njit(cache=True)
+def _sum_neighbours(data, first, since):  # type: ignore[no-untyped-def]
+    """The rows with their times advanced, without those that cancel out: where a group's result changes often, a change
+    inserts the row that the next one deletes. Returns (updates, whether a sum has wrapped)."""
+    n, last = data.shape[0], data.shape[1] - 1
+    width = last - 1 - first
+    out, count, wrapped = np.empty((n, width + 2), np.int64), 0, False
+    for i in range(n):
+        time, diff = cell(data, i, last - 1), cell(data, i, last)
+        same = time <= since and count > 0 and cell(out, count - 1, width) == since
+        for c in range(width):
+            same = same and cell(out, count - 1, c) == cell(data, i, first + c)
+        if same:
+            total, left = add_checked(cell(out, count - 1, width + 1), diff)
+            put(out, count - 1, width + 1, total)
+            wrapped |= left
+            count -= total == 0
+        else:
+            _put_row(out, count, data, i, first, max(time, since), diff)
+            count += 1
+    return out[:count], wrapped
 
 
 @njit(cache=True, inline="always")

@@ -6,11 +6,19 @@ from numba import njit
 from vernier.storage.kernels.cells import cell, fetch, put, put_word, word
 from vernier.storage.kernels.consolidating import add_up, consolidate, sort_packed
 from vernier.storage.kernels.few import FEW
-from vernier.storage.kernels.grouping import SOME, goes_at_once, group_rows, number_words, place_groups, take_place
+from vernier.storage.kernels.grouping import (
+    GROUPED,
+    SOME,
+    goes_at_once,
+    group_rows,
+    number_words,
+    place_groups,
+    take_place,
+)
 from vernier.storage.kernels.hashing import hash_row, key_rows
 from vernier.storage.kernels.packing import pack_columns, pack_known, pack_words
 from vernier.storage.kernels.ranked import add_up_words, write_columns
-from vernier.storage.kernels.sorting import DIGITS_FROM
+from vernier.storage.kernels.sorting import DIGITS_FROM, add_checked
 from vernier.storage.kernels.status import OVERFLOW
 
 _SAMPLE = 64
@@ -73,6 +81,42 @@ def source_columns(width, key, val, tail):  # type: ignore[no-untyped-def]
     for c in range(tail):
         source[k + v + c] = width - tail + c
     return source
+
+
+@njit(cache=True)
+def _place_sums(data, source, k, one, two, groups, starts, out):  # type: ignore[no-untyped-def]
+    """Write groups whose rows are in order to out, equal rows as one: (number of rows, whether a sum has wrapped).
+
+    A row that equals the newest one of its group is added to that one. Then what sums to zero, and the places that
+    nothing took, are left out. Advances `starts`. O(n).
+    """
+    n, last, wrapped = data.shape[0], source.shape[0], False
+    newest = np.full(starts.shape[0], -1, np.int64)
+    for i in range(n):
+        put(out, i, last, 0)
+    for i in range(n):
+        group, diff = word(groups, i), cell(data, i, word(source, last - 1))
+        before = word(newest, group)
+        if before >= 0 and word(two, before) == word(two, i):
+            at = word(starts, group) - 1
+            total, left = add_checked(cell(out, at, last), diff)
+            put(out, at, last, total)
+            wrapped |= left
+            continue
+        put_word(newest, group, i)
+        at = take_place(groups, starts, i)
+        put(out, at, 0, word(one, i) if k > 0 else 0)
+        for c in range(last):
+            put(out, at, 1 + c, cell(data, i, word(source, c)))
+    count = 0
+    while count < n and cell(out, count, last) != 0:
+        count += 1
+    for i in range(count, n):
+        if cell(out, i, last) != 0:
+            for c in range(last + 1):
+                put(out, count, c, cell(out, i, c))
+            count += 1
+    return count, wrapped
 
 
 @njit(cache=True)
@@ -142,6 +186,9 @@ def consolidate_keyed(data, key, val, tail):  # type: ignore[no-untyped-def]
             for c in range(source.shape[0]):
                 put(out, to, 1 + c, cell(data, i, word(source, c)))
         return out, 0
+    if kind >= GROUPED:
+        count, wrapped = _place_sums(data, source, k, one, two, groups, starts, out)
+        return out[: 0 if wrapped else count], OVERFLOW if wrapped else 0
     order, one, two = sort_packed(data, columns, one, two, exact, groups, starts, ranks, kind)
     count = i = 0
     while i < n:
