@@ -41,6 +41,7 @@ from vernier.service.ingest.ingestion import Admitted, Advanced
 from vernier.storage.errors import CallerError, VernierError
 from vernier.storage.memory import resident_bytes
 from vernier.storage.trace import spill
+from vernier.storage.updates import distinct
 
 ATTEMPT = "vernier.attempt"
 """The Spark local property that tells an attempt's tasks which attempt they work for."""
@@ -240,7 +241,7 @@ def report(
         counts=admitted.counts,
         waiting={name: sum(batch.count_from(step.upper) for batch in batches) for name, batches in shard.held.items()},
         due=min((at for one in shard.state.queues.values() if (at := one.next(step.upper)) is not None), default=None),
-        times=len(np.unique(np.concatenate(times))) if times else 0,
+        times=len(distinct(np.concatenate(times))) if times else 0,
         phases=phases,
         operators={
             name: (round(float(seconds), 6), int(taken), int(out)) for name, (seconds, taken, out) in totals.items()

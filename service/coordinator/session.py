@@ -181,7 +181,9 @@ def open_stream(
         # after another: the next epoch's first request would wait for that answer.
         "kafka.fetch.max.wait.ms": "0",
         "kafka.max.poll.records": "10000",
-        "kafka.max.partition.fetch.bytes": str(32 << 20),
+        # What is fetched ahead of an epoch is garbage of the young generation this way; larger pieces grow old, and
+        # collecting them stops Spark for tenths of a second.
+        "kafka.max.partition.fetch.bytes": str(4 << 20),
         "kafka.fetch.max.bytes": str(64 << 20),
         "kafka.receive.buffer.bytes": str(1 << 20),
         **_security(settings),

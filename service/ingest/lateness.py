@@ -16,7 +16,7 @@ from vernier.service.ingest.formats.messages import Parsed, Refused
 from vernier.service.ingest.records import Messages
 from vernier.service.ingest.stash import HeldUpdates, retain
 from vernier.service.ingest.watermarks import cut_at, round_up, share_times
-from vernier.storage.updates import MIN_TIME, Updates
+from vernier.storage.updates import MIN_TIME, Updates, distinct
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -53,11 +53,14 @@ class Lateness:
 
         time: int64[n], of all n updates of the batch; copies: bool[n], which updates are second copies, to be dropped.
         """
-        own = parsed.source == parsed.names.index(self._name)
-        self._counts.copies += int(np.count_nonzero(own & copies))
-        mine = np.flatnonzero(own & ~copies)
-        rows = parsed.words[self._name][~copies[own]]
-        time, diff, message = time[mine], parsed.diff[mine], parsed.message[mine]
+        rows, diff, message = parsed.words[self._name], parsed.diff, parsed.message
+        if not len(rows):
+            return []
+        if len(rows) < len(diff) or copies.any():
+            own = parsed.source == parsed.names.index(self._name)
+            self._counts.copies += int(np.count_nonzero(own & copies))
+            mine = np.flatnonzero(own & ~copies)
+            rows, time, diff, message = rows[~copies[own]], time[mine], diff[mine], message[mine]
         late: Bools = time < self._lower
         refused: list[Refused] = []
         if late.any():
@@ -106,7 +109,7 @@ class Lateness:
     def _refuse(self, time: Ints, message: Ints, late: Bools) -> list[Refused]:
         """A refusal for each message with late updates, which names the first few of them."""
         refused = []
-        for number in np.unique(message[late]).tolist():
+        for number in distinct(message[late]).tolist():
             first, stop = np.searchsorted(message, [number, number + 1]).tolist()
             updates = np.flatnonzero(late[first:stop])
             named = ", ".join(f"update {k} at {time[first + k]}" for k in updates[:_NAMED].tolist())

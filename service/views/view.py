@@ -73,6 +73,8 @@ def key_first(updates: Updates, schema: RowType, key: Sequence[str]) -> Updates:
     begins with the key.
     """
     order = schema.index(View.stored_type(schema, key).names)
+    if np.array_equal(order, np.arange(schema.width)):
+        return updates
     columns = np.concatenate((order, np.arange(schema.width, updates.data.shape[1])))
     return Updates(np.ascontiguousarray(updates.data[:, columns]), updates.width, updates.depth)
 

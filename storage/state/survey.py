@@ -10,6 +10,7 @@ from vernier.storage.state.lease import ReadLease
 from vernier.storage.state.manifest import TraceEntry
 from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
+from vernier.storage.updates import distinct
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _lease(state: StateDirectory, epoch: int | None) -> ReadLease:
 
 def _arrangement(name: str, trace: TraceEntry, segments: dict[str, Segment], since: int | None) -> Arrangement:
     refs = [ref for shard in trace.shards for ref in shard]
-    times = [np.unique(open_batch(segments[ref.segment], ref).times) for ref in refs]
+    times = [distinct(open_batch(segments[ref.segment], ref).times) for ref in refs]
     return Arrangement(
         name=name,
         key_width=trace.key_width,
@@ -110,7 +111,7 @@ def _arrangement(name: str, trace: TraceEntry, segments: dict[str, Segment], sin
         batches=len(refs),
         updates=sum(ref.updates for ref in refs),
         bytes=sum(ref.nbytes for ref in refs),
-        distinct_times=len(np.unique(np.concatenate(times))) if times else 0,
+        distinct_times=len(distinct(np.concatenate(times))) if times else 0,
         lower=min((ref.lower for ref in refs), default=None),
         upper=max((ref.upper for ref in refs), default=None),
         since=since if since is not None else max((ref.since for ref in refs), default=None),
