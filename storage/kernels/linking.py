@@ -33,7 +33,7 @@ from numba.core.targetconfig import TargetConfig
 
 from vernier.storage.kernels import listing
 from vernier.storage.kernels.names import OURS
-from vernier.storage.kernels.separate import load_called, load_separate
+from vernier.storage.kernels.separate import load_called, load_separate, own_calls
 
 # numba has no type information for these
 caching: Any = numba.core.caching
@@ -182,7 +182,7 @@ def _overload(self: Any, cres: Any) -> None:
 def _compile_late(self: Any, sig: Any) -> Any:
     """Dispatcher.compile, which emits machine code only for functions that Python calls."""
     global _depth, _first
-    with global_compiler_lock:
+    with global_compiler_lock, own_calls() if _depth == 0 else contextlib.nullcontext():
         if _depth == 0:
             _first = self
         if _depth == 0 and self._cache.cache_path is not None and _is_ours(self.py_func):

@@ -12,9 +12,10 @@ A declared type that is not the callee's would be undefined behaviour, so both c
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import llvmlite.binding
@@ -100,10 +101,25 @@ def dispatcher_of(kernel: Any) -> Any:
     return kernel.kernel if isinstance(kernel, Separate) else kernel
 
 
+@contextlib.contextmanager
+def own_calls() -> Iterator[None]:
+    """Know what the code that is generated inside calls by name apart from what other code calls, whose turn comes
+    later: a kernel that is being loaded must be complete before one that calls it becomes machine code."""
+    outer = _called.copy()
+    _called.clear()
+    try:
+        yield
+    finally:
+        _called.extend(outer)
+
+
 def load_called() -> None:
-    """Load the kernels that newly generated code calls by name, before it becomes machine code."""
+    """Load the kernels that newly generated code calls by name, before it becomes machine code.
+
+    Those that are defined first come first: a later one may call them in code that another kernel has generated."""
     while _called:
-        callee = _called.pop()
+        callee = min(_called, key=_separate.index)
+        _called.remove(callee)
         if callee.loaded is None:
             callee.load()
 

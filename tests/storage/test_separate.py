@@ -45,6 +45,30 @@ def halved(words, number):  # type: ignore[no-untyped-def]
     return words + number // 2, number // 2
 
 
+def test_a_kernel_that_is_being_compiled_is_complete_before_one_that_calls_it() -> None:
+    def increased(number):  # type: ignore[no-untyped-def]
+        return number + 1
+
+    def doubled(number):  # type: ignore[no-untyped-def]
+        return first(number) * 2
+
+    def moved(number):  # type: ignore[no-untyped-def]
+        return shared(number) + 5
+
+    def passed(number):  # type: ignore[no-untyped-def]
+        return second(number)
+
+    def both(number):  # type: ignore[no-untyped-def]
+        return calls_second(number) + shared(number)
+
+    first = separate.separate(NUMBER, NUMBER)(ours(increased))
+    shared = ours(doubled)
+    second = separate.separate(NUMBER, NUMBER)(ours(moved))
+    calls_second = ours(passed)
+    # What `shared` calls is known when this one is compiled, and not again when `second` is.
+    assert ours(both)(3) == 13 + 8
+
+
 def test_it_returns_and_raises_what_the_kernel_does_and_is_not_in_the_caller() -> None:
     by_name = separate.separate((WORDS, NUMBER), WORDS, NUMBER)(ours(halved))
 
