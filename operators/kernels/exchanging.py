@@ -26,7 +26,7 @@ from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.hashing import hash_row, owner
 from vernier.storage.kernels.held import drop, hold, matrix, store
 from vernier.storage.kernels.inlining import borrowing
-from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.pointers import copy_bytes, load
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.texts import H0
 
@@ -66,26 +66,25 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
         to = owner(hash_row(rows, i, placing), workers)
         put_word(owners, i, to)
         put_word(offsets, to + 1, word(offsets, to + 1) + 1)
-    own = word(offsets, mine + 1)
-    put_word(offsets, mine + 1, 0)
     for to in range(workers):
         put_word(offsets, to + 1, word(offsets, to) + word(offsets, to + 1))
-    out, place = np.empty((n - own, c), np.int64), offsets.copy()
-    for i in range(n):
+    for text in range(t):
+        at = first + word(texts, text) + H0
+        for i in range(n):
+            if word(owners, i) != mine and (cell(rows, i, at) != 0 or cell(rows, i, at + 1) != 0):
+                return rows, NOT_HERE  # its content would have to travel, too
+    out, place = np.empty((n, c), np.int64), offsets.copy()
+    for i in range(n):  # this worker's own rows, too: to branch by owner would be to guess wrong at every other row
         to = word(owners, i)
-        if to == mine:
-            continue
-        for text in range(t):
-            at = first + word(texts, text) + H0
-            if cell(rows, i, at) != 0 or cell(rows, i, at + 1) != 0:
-                return out, NOT_HERE  # its content would have to travel, too
         at = word(place, to)
+        put_word(place, to, at + 1)
         for j in range(c):
             put(out, at, j, cell(rows, i, first + word(columns, j)))
-        put_word(place, to, at + 1)
     sent = hold(out)  # until it is delivered
+    begin, own = word(offsets, mine), word(offsets, mine + 1) - word(offsets, mine)
     for to in range(workers):
-        post(run, to, out.ctypes.data + 8 * c * word(offsets, to), c * (word(offsets, to + 1) - word(offsets, to)))
+        if to != mine:
+            post(run, to, out.ctypes.data + 8 * c * word(offsets, to), c * (word(offsets, to + 1) - word(offsets, to)))
     status = deliver(run, False)
     if status != 0:
         drop(sent)
@@ -101,14 +100,9 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
         if peer != mine:
             accept(run, peer, made.ctypes.data + 8 * c * come)
             come += wanted(run, peer) // c
+    copy_bytes(made.ctypes.data, out.ctypes.data + 8 * c * begin, 8 * c * own)
     status = deliver(run, True)
     drop(sent)
-    own = 0
-    for i in range(n):
-        if word(owners, i) == mine:
-            for j in range(c):
-                put(made, own, j, cell(rows, i, first + word(columns, j)))
-            own += 1
     return made, status
 
 

@@ -1,9 +1,9 @@
 """Runs the workers of a dataflow as forked processes on this machine, without Spark. `vernier replay` uses it.
 
 The workers exchange rows as the service's workers do (service/cluster/exchange/all_to_all.py). The parent sends each
-worker its part of an epoch's input through a pipe and receives its changes. Workers end with the parent, however that
-ends. On two cores with two workers, this measured 1.7 times the speed of threads, which wait for each other in Python
-between kernels.
+worker its part of an epoch's input through a channel (channel.py) and receives its changes. Workers end with the
+parent, however that ends. On two cores with two workers, this measured 1.7 times the speed of threads, which wait for
+each other in Python between kernels.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import traceback
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Any
+
+import numpy as np
 
 from vernier.operators.engine.worker import Worker
 from vernier.operators.planning.plan import Plan
@@ -28,6 +29,7 @@ from vernier.operators.runtime.budget import SHARE, Budget
 from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
+from vernier.service.replay.channel import Channel
 from vernier.storage.errors import InvariantError, VernierError
 from vernier.storage.memory import usable_bytes
 from vernier.storage.strings.string_heap import Heap, Texts, needed
@@ -59,7 +61,7 @@ class WorkerRaised(InvariantError):
 @dataclass(frozen=True)
 class _Child:
     process: ForkProcess
-    pipe: Connection
+    channel: Channel
 
 
 class ForkedWorkers:
@@ -81,7 +83,7 @@ class ForkedWorkers:
         token = secrets.token_hex(16)
         try:
             for index in range(workers):
-                mine, theirs = context.Pipe()
+                mine, theirs = Channel.pair(context)
                 target = (plan, token, index, theirs, parent_pipe, self._parent_pipe)
                 process = context.Process(target=_serve, args=target, name=f"vernier-worker-{index}", daemon=True)
                 _fork(process)
@@ -100,7 +102,7 @@ class ForkedWorkers:
         count = len(self._children)
         # Any worker may read an update: the dataflow sends each row to the worker of its key.
         parts = [
-            {name: updates.take(slice(i, None, count)) for name, updates in inputs.items() if len(updates) > i}
+            {name: _every(count, i, updates) for name, updates in inputs.items() if len(updates) > i}
             for i in range(count)
         ]
         texts = {name: row_type.text_words for name, row_type in self._plan.sources.items()}
@@ -125,7 +127,7 @@ class ForkedWorkers:
             child.process.terminate()
         for child in self._children:
             child.process.join()
-            child.pipe.close()
+            child.channel.close()
         self._children = []
         if self._parent_pipe >= 0:
             os.close(self._parent_pipe)
@@ -134,7 +136,7 @@ class ForkedWorkers:
     def _send(self, messages: Iterable[Any]) -> None:
         for index, (child, message) in enumerate(zip(self._children, messages, strict=True)):
             try:
-                child.pipe.send(message)
+                child.channel.send(message)
             except OSError as error:
                 raise self._lost(index) from error
 
@@ -145,10 +147,10 @@ class ForkedWorkers:
             for descriptor, _ in self._answers.poll():
                 index = self._places[descriptor]
                 if index in answers:
-                    # A worker answers once; a second event means that its pipe has closed.
+                    # A worker answers once; a second event means that its channel has closed.
                     raise self._lost(index)
                 try:
-                    answer = self._children[index].pipe.recv()
+                    answer = self._children[index].channel.receive()
                 except (EOFError, OSError) as error:
                     raise self._lost(index) from error
                 if isinstance(answer, VernierError):
@@ -160,6 +162,11 @@ class ForkedWorkers:
         process = self._children[index].process
         process.join(1)
         return WorkerLost(index=index, workers=len(self._children), status=process.exitcode or 0)
+
+
+def _every(step: int, first: int, updates: Updates) -> Updates:
+    """Each step-th update from number `first` on, as a matrix of their own, which a channel sends without pickling."""
+    return Updates(np.ascontiguousarray(updates.data[first::step]), updates.width, updates.depth)
 
 
 def _fork(process: ForkProcess) -> None:
@@ -174,22 +181,22 @@ def _fork(process: ForkProcess) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(plan: Plan, token: str, index: int, pipe: Connection, parent_pipe: int, theirs: int) -> None:
+def _serve(plan: Plan, token: str, index: int, channel: Channel, parent_pipe: int, theirs: int) -> None:
     """The main loop of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.close(theirs)
     threading.Thread(target=_watch, args=(parent_pipe,), name="parent-watch", daemon=True).start()
     mailbox = Mailbox(Keys.plain(token))
-    pipe.send(mailbox.address)
-    peers: list[str] = pipe.recv()
+    channel.send(mailbox.address)
+    peers: list[str] = channel.receive()
     spill.keep()
     # The workers share the memory of the machine.
     budget = Budget(int(SHARE * usable_bytes()) // len(peers))
     worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS), budget=budget)
     views = plan.views.items()
     while True:
-        message = pipe.recv()
+        message = channel.receive()
         answer: Any
         try:
             if message is None:
@@ -206,7 +213,7 @@ def _serve(plan: Plan, token: str, index: int, pipe: Connection, parent_pipe: in
         except Exception as error:
             answer = WorkerRaised(index=index, workers=len(peers), problem=f"{type(error).__name__}: {error}")
             answer.add_note(traceback.format_exc())
-        pipe.send(answer)
+        channel.send(answer)
 
 
 def _watch(parent_pipe: int) -> None:
