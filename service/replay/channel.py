@@ -21,8 +21,6 @@ from typing import Any
 ROOM = 16 << 20
 """Bytes for the arrays of one message. Pages that no message has reached take no memory."""
 
-_ALIGNED = 64
-
 
 class Channel:
     """One end of a channel. Create a pair before the fork."""
@@ -47,21 +45,25 @@ class Channel:
         parts: list[pickle.PickleBuffer] = []
         head = pickle.dumps(message, 5, buffer_callback=parts.append)
         arrays = [part.raw() for part in parts]
-        if sum(array.nbytes + _ALIGNED for array in arrays) > ROOM:
-            head, arrays = pickle.dumps(message, 5), []
+        sizes = [array.nbytes for array in arrays]
+        if sum(sizes) > ROOM:
+            self._socket.send((message, None))
+            return
         at = 0
-        for array in arrays:
-            self._ours[at : at + array.nbytes] = array
-            at += -(-array.nbytes // _ALIGNED) * _ALIGNED
-        self._socket.send((head, [array.nbytes for array in arrays]))
+        for array, size in zip(arrays, sizes, strict=True):
+            self._ours[at : at + size] = array
+            at += size
+        self._socket.send((head, sizes))
 
     def receive(self) -> Any:
         """Wait for a message. Raises EOFError or OSError if the other side has ended."""
         head, sizes = self._socket.recv()
+        if sizes is None:
+            return head
         at, arrays = 0, []
         for size in sizes:
             arrays.append(bytearray(memoryview(self._theirs)[at : at + size]))
-            at += -(-size // _ALIGNED) * _ALIGNED
+            at += size
         return pickle.loads(head, buffers=arrays)
 
     def close(self) -> None:

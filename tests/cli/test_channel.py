@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from vernier.service.replay import channel
 from vernier.service.replay.channel import Channel
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 def _answer(end: Channel) -> None:
@@ -20,7 +23,7 @@ def _answer(end: Channel) -> None:
 
 
 @pytest.fixture
-def other() -> Any:
+def other() -> Iterator[Channel]:
     context = multiprocessing.get_context("fork")
     mine, theirs = Channel.pair(context)
     process = context.Process(target=_answer, args=(theirs,), daemon=True)
@@ -32,24 +35,30 @@ def other() -> Any:
     mine.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("rows", [0, 1, 1000, channel.ROOM // 8 // 4, channel.ROOM // 8])
+@pytest.mark.parametrize("rows", [0, 1, 1000, channel.ROOM // 32 - 1, channel.ROOM // 32, channel.ROOM // 8])
 def test_arrays_arrive_whole_and_as_copies(other: Channel, rows: int) -> None:
-    # Two arrays of half of the room do not fit beside what aligns them, so both ways are covered.
-    sent = {"one": np.arange(2 * rows).reshape(-1, 2), "other": np.arange(rows)[::-1], "words": ["a", 1, None]}
+    # 32 bytes a row and 5 more in three arrays; the fourth is pickled, because it is not contiguous.
+    sent = {
+        "odd": np.arange(5, dtype=np.int8),
+        "one": np.arange(2 * rows).reshape(-1, 2),
+        "two": np.arange(2 * rows) + 7,
+        "other": np.arange(rows)[::-1],
+        "words": ["a", 1, None],
+    }
     kept: list[dict[str, Any]] = []
     for _ in range(3):
         other.send(sent)
         kept.append(other.receive())
         sent["one"] = sent["one"] + 1
     for turn, message in enumerate(kept):
+        assert (message["odd"] == np.arange(5)).all()
         assert (message["one"] == np.arange(2 * rows).reshape(-1, 2) + turn).all()
+        assert (message["two"] == np.arange(2 * rows) + 7).all()
         assert (message["other"] == np.arange(rows)[::-1]).all()
         assert message["words"] == ["a", 1, None]
         message["one"] += 1  # its own: neither read-only nor the next message's
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_the_end_of_the_other_side_is_noticed(other: Channel) -> None:
     other.send("end")
     with pytest.raises((EOFError, ConnectionError)):
