@@ -123,21 +123,23 @@ class LocalEngine:
     def _run(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> list[EpochResult]:
         if self._pool is None:
             return [self.workers[0].run_epoch(lower, upper, inputs)]
-        count = len(self.workers)
+        count, total = len(self.workers), sum(map(len, inputs.values()))
         futures = []
         for i in range(count):
             # Any worker may read any update: the dataflow sends rows to the owners of their keys.
             part = {name: Updates(updates.data[i::count], updates.width, 0) for name, updates in inputs.items()}
-            futures.append(self._pool.submit(self._run_one, i, lower, upper, part))
+            futures.append(self._pool.submit(self._run_one, i, lower, upper, part, total))
         failures = [failure for failure in (future.exception() for future in futures) if failure is not None]
         if failures:
             # Workers that waited for the failed one raise ExchangeBroken; the cause is the error of another kind.
             raise min(failures, key=lambda failure: isinstance(failure, ExchangeBroken))
         return [future.result() for future in futures]
 
-    def _run_one(self, index: int, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
+    def _run_one(
+        self, index: int, lower: int, upper: int, inputs: Mapping[str, Updates], total: int
+    ) -> EpochResult:
         try:
-            return self.workers[index].run_epoch(lower, upper, inputs)
+            return self.workers[index].run_epoch(lower, upper, inputs, total)
         except BaseException:
             self._threads[index].abort()
             raise

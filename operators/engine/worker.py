@@ -204,22 +204,26 @@ class Worker:
         self.interpreter = Interpreter.of(plan, self.state.traces, self.exchange) if only is None else None
         self._merges = self._merged_and_kept()
 
-    def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> EpochResult:
+    def run_epoch(
+        self, lower: int, upper: int, inputs: Mapping[str, Updates], total: int | None = None
+    ) -> EpochResult:
         """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
         `upper`.
 
-        Every worker must call it with the same interval. Answers do not depend on how updates are spread over workers.
+        Every worker must call it with the same interval and total. Answers do not depend on how updates are spread over
+        workers. total: how many updates all workers have together, if the caller knows: few are one slice, on which
+        the workers need not agree.
         """
         started = time.perf_counter()
         self._attach_texts()
         result = EpochResult({})
         for view in self.views.values():
             view.begin_epoch()
-        small, taken = self._small(inputs)
-        if taken and self._interpret(lower, upper, small, taken):
+        small = self._small(inputs, total)
+        if small is not None and self._interpret(lower, upper, *small):
             result.slices = 1
         else:
-            self._run_slices(lower, upper, inputs, result, interprets=taken == 0)
+            self._run_slices(lower, upper, inputs, result, interprets=small is None)
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
@@ -233,19 +237,20 @@ class Worker:
         result.seconds = time.perf_counter() - started
         return result
 
-    def _small(self, inputs: Mapping[str, Updates]) -> tuple[dict[str, Ints], int]:
-        """(the epoch's updates by source, how many they are) if they are one slice for the interpreter, which needs no
-        order of times; otherwise nothing, 0."""
-        if self.interpreter is None or self.exchange.workers > 1 or self.state.upper == MIN_TIME:
-            return {}, 0  # several workers agree on their slices first
-        given, taken = {}, 0
-        for name, updates in inputs.items():
-            count = len(updates.data)
-            if count:
-                given[name] = updates.data
-                taken += count
+    def _small(self, inputs: Mapping[str, Updates], total: int | None) -> tuple[dict[str, Ints], int] | None:
+        """This worker's updates by source, and how many they are, if all workers' are one slice for the interpreter,
+        which needs no order of times."""
+        if self.interpreter is None or self.state.upper == MIN_TIME:
+            return None
+        given = {name: updates.data for name, updates in inputs.items() if len(updates.data)}
+        taken = sum(map(len, given.values()))
+        if self.exchange.workers == 1:
+            small = 0 < taken <= min(MOST, self.pace.updates)
+        else:
+            # All must decide alike: no slice is shorter than the grain, and they agree on where to cut a longer epoch.
+            small = total is not None and 0 < total <= self.pace.grain
         self.pace.share = 0
-        return (given, taken) if taken <= MOST and taken <= self.pace.updates else ({}, 0)
+        return (given, taken) if small else None
 
     def _run_slices(
         self, lower: int, upper: int, inputs: Mapping[str, Updates], result: EpochResult, *, interprets: bool

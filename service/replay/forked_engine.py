@@ -106,7 +106,8 @@ class ForkedWorkers:
             for i in range(count)
         ]
         texts = {name: row_type.text_words for name, row_type in self._plan.sources.items()}
-        self._send([(lower, upper, part, needed(self.heap, part, texts)) for part in parts])
+        total = sum(map(len, inputs.values()))
+        self._send([(lower, upper, total, part, needed(self.heap, part, texts)) for part in parts])
         results: list[tuple[Mapping[str, Updates], list[Texts]]] = self._gather()
         self.heap.detach()
         for _, dictionaries in results:
@@ -202,11 +203,11 @@ def _serve(plan: Plan, token: str, index: int, channel: Channel, parent_pipe: in
             if message is None:
                 answer = sum(trace.nbytes for trace in worker.state.traces.values())
             else:
-                lower, upper, inputs, dictionaries = message
+                lower, upper, total, inputs, dictionaries = message
                 heap = worker.state.heap
                 heap.trim()
                 heap.attach(dictionaries)
-                changes = worker.run_epoch(lower, upper, inputs).changes
+                changes = worker.run_epoch(lower, upper, inputs, total).changes
                 answer = changes, needed(heap, changes, {name: view.schema.text_words for name, view in views})
         except VernierError as error:
             answer = error

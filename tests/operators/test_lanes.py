@@ -23,6 +23,7 @@ from vernier.operators.kernels import lanes as kernel
 from vernier.operators.kernels import runs
 from vernier.operators.kernels.runs import STEPS_DONE
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime.exchange import Threads
 from vernier.storage.updates import MIN_TIME, Updates
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="it needs compiled kernels")
@@ -96,6 +97,28 @@ def test_several_workers_change_the_same(name: str, workers: int) -> None:
     found, slices = answers(name, workers)
     assert found == expected
     assert slices == [len(expected)] * workers, "all slices have run in kernels"
+
+
+def test_few_updates_need_no_agreement_on_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, gather = [0], Threads.allgather
+
+    def counting(self: Threads, payload: bytes) -> list[bytes]:
+        calls[0] += 1
+        return gather(self, payload)
+
+    monkeypatch.setattr(Threads, "allgather", counting)
+    with edges_engine(lambda edges: edges.group_by("src").agg(n=vn.count()), 2) as engine:
+        grain = engine.workers[0].pace.grain
+        changes(engine, 0, 10, [[1, 2, 1, 1]])
+        before = calls[0]
+        assert changes(engine, 10, 20, [[1, row, 11, 1] for row in range(grain)]) == [
+            [1, 1, 11, -1],
+            [1, grain + 1, 11, 1],
+        ]
+        assert calls[0] == before
+        assert changes(engine, 20, 30, [[2, row, 21, 1] for row in range(grain + 1)]) == [[2, grain + 1, 21, 1]]
+        assert calls[0] > before
+        assert interpreted(engine) == [3, 3]
 
 
 @pytest.mark.parametrize("seed", range(4))
