@@ -17,6 +17,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from vernier.operators.engine.called_stages import CalledStages
 from vernier.operators.engine.program import Program, program_of
 from vernier.operators.kernels import (
     accumulating,
@@ -44,6 +45,7 @@ from vernier.operators.kernels.runs import ANSWER_WORDS, PARTS_FULL, ROUNDS, SLO
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.exchange import Exchange
 from vernier.operators.runtime.lanes import Lanes
+from vernier.operators.runtime.operator import Operator
 from vernier.storage.kernels import closing, consolidating, folding, histories, keying, prefix_sums, running_traces
 from vernier.storage.kernels.prefix_sums import INDEX_WORDS
 from vernier.storage.kernels.running_traces import FULL
@@ -112,7 +114,14 @@ def _callees(more: Iterable[int]) -> dict[int, int]:
 class Interpreter:
     """Runs slices of one worker's plan. `stats`: what is counted for each operator (kernels/runs.py)."""
 
-    def __init__(self, plan: Plan, program: Program, traces: Mapping[str, Trace], lanes: Lanes | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        program: Program,
+        traces: Mapping[str, Trace],
+        lanes: Lanes | None,
+        operators: Mapping[int, Operator],
+    ) -> None:
         self.program, self.lanes = program, lanes
         shapes = plan.arrangements
         self.traces = RunningTraces(
@@ -161,16 +170,20 @@ class Interpreter:
         self._run[runs.WORKERS] = 1
         if lanes is not None:
             lanes.describe(self._run)
+        self._called = CalledStages(program.called, operators, self._run) if program.called else None
 
     @staticmethod
-    def of(plan: Plan, traces: Mapping[str, Trace], exchange: Exchange) -> Interpreter | None:
-        """The plan's interpreter; None if it needs steps in Python."""
+    def of(
+        plan: Plan, traces: Mapping[str, Trace], exchange: Exchange, operators: Mapping[int, Operator]
+    ) -> Interpreter | None:
+        """The plan's interpreter; None if it has operators that only Python runs. operators: those of the worker, by
+        their number in the plan."""
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
             return None
         program = program_of(plan)
         if program is None or (exchange.workers > 1 and (exchange.lanes is None or not program.together)):
             return None
-        return Interpreter(plan, program, traces, exchange.lanes)
+        return Interpreter(plan, program, traces, exchange.lanes, operators)
 
     def run(self, lower: int, upper: int, given: Mapping[str, Ints], taken: int) -> bool:
         """Run and close the slice [lower, upper) of these updates by source, `taken` in all. Returns whether it has
@@ -209,6 +222,8 @@ class Interpreter:
                 return True
             if status == ABORTED and self.lanes is not None:
                 self.lanes.fail()
+            if self._called is not None:
+                self._called.fail()
             statuses = {status} if self.lanes is None else self.lanes.statuses(status)
             if REFUSED in statuses:
                 return False

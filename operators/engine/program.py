@@ -1,8 +1,9 @@
 """Programs: plans as words, for the kernel that runs whole slices (operators/kernels/interpreting.py).
 
 An operator becomes a row of words, and what it needs besides becomes words of a common pool. A plan has a program if
-the kernel knows all of its operators: those of the root scope, and of loops that are not nested. Functions of the
-program, what is computed from texts, queues and delays are not among them; such plans run step by step.
+the kernel knows all of its operators: those of the root scope, and of loops that are not nested. It calls Python for
+row-wise stages that it does not know, such as functions of the program and what is computed from texts. Queues, delays
+and the least and greatest texts of groups are not among them; plans with those run step by step.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from vernier.operators.planning.reduction_ops import (
     Surroundings,
     TopOp,
 )
-from vernier.operators.planning.stages import Take, Words
+from vernier.operators.planning.stages import Stage, Take, Words
 from vernier.storage.trace.batch import keyed_columns
 from vernier.storage.trace.prefix_index import Column
 from vernier.storage.updates import Ints, sort_columns
@@ -61,7 +62,8 @@ class Unfit(Exception):
 class Program:
     """code: int64[ops, CODE_WORDS]; pool: constants; root: how many operators the root scope has, which come first;
     traces: their names, by number; indexes: the prefix indexes that it needs, by number, each of a trace; calls: the
-    kernels that it needs beside those of all programs, by their place in a run; places: the row of each operator;
+    kernels that it needs beside those of all programs, by their place in a run; called: the stages that are Python's,
+    by number, each with its operator and the number of columns behind its rows; places: the row of each operator;
     sources: rows by name; views: rows by name, and how many words their updates have; buckets: how many there are;
     together: whether it can also run on several workers."""
 
@@ -73,6 +75,7 @@ class Program:
     buckets: int
     indexes: list[tuple[int, Column]]
     calls: set[int]
+    called: list[tuple[int, Stage, int]]
     together: bool = True
     sources: dict[str, int] = field(default_factory=dict)
     views: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -102,6 +105,7 @@ class _Writer:
         self.buckets = 0
         self.indexes: list[tuple[int, Column]] = []
         self.calls = set[int]()
+        self.called: list[tuple[int, Stage, int]] = []
         self.ops = {op.id: op for op in plan.ops}
         self.order = [self.ops[op] for op in order]
         self.routes: set[int] = set()  # the operators whose routes are written
@@ -118,7 +122,8 @@ class _Writer:
         pool = np.array(self.pool or [0], np.int64)
         together = all(op.id in self.routes or not getattr(op, "exchange", False) for op in self.order)
         root = len(self.plan.scopes[0].ops)
-        program = Program(rows, pool, root, self.traces, self.places, self.buckets, self.indexes, self.calls, together)
+        more = self.indexes, self.calls, self.called
+        program = Program(rows, pool, root, self.traces, self.places, self.buckets, *more, together)
         for op in self.order:
             if isinstance(op, ConstantOp):
                 program.sources[f"constant {op.id}"] = self.places[op.id]
@@ -141,7 +146,7 @@ class _Writer:
         return self.buckets - 1
 
     def stages(self, op: LinearOp | JoinOp, width: int) -> tuple[int, int]:
-        """Where the constants of an operator's stages begin, and how many stages there are. Raises Unfit."""
+        """Where the constants of an operator's stages begin, and how many stages there are."""
         at, count, tail = len(self.pool), 0, self._tail(op)
         for one in passes_of(self.plan, op, width):
             if isinstance(one, Take):
@@ -151,7 +156,8 @@ class _Writer:
                 head = (layout.PASS, tail, len(code), len(constants), registers, len(words))
                 self.put(head, code.ravel(), constants, words)
             else:
-                raise Unfit
+                self.put((layout.CALL, tail, len(self.called)))
+                self.called.append((op.id, one, tail))
             count += 1
         self.put((0,) * 6)  # the kernel reads six words of each stage
         return at, count

@@ -201,8 +201,12 @@ class Worker:
         self.views = {op.view: cast(arrange.View, by_id[op.id]) for op in plan.of(ViewOp)}
         self._with_texts = [(name, shape.texts) for name, shape in plan.arrangements.items() if shape.texts]
         self._queues_with_texts = [(name, waits.texts) for name, waits in plan.queues.items() if waits.texts]
-        self.interpreter = Interpreter.of(plan, self.state.traces, self.exchange) if only is None else None
+        self.interpreter = (
+            Interpreter.of(plan, self.state.traces, self.exchange, self.root.by_id) if only is None else None
+        )
         self._merges = self._merged_and_kept()
+        self._long_texts = True
+        """Whether batches may have long texts. If the heap knew of none in the newest epoch, they have none."""
 
     def run_epoch(
         self, lower: int, upper: int, inputs: Mapping[str, Updates], total: int | None = None
@@ -215,7 +219,8 @@ class Worker:
         the workers need not agree.
         """
         started = time.perf_counter()
-        self._attach_texts()
+        if self._long_texts:
+            self._attach_texts()
         result = EpochResult({})
         for view in self.views.values():
             view.begin_epoch()
@@ -227,7 +232,9 @@ class Worker:
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
-        self._settle_texts()
+        self._long_texts = not self.state.heap.is_empty
+        if self._long_texts:
+            self.settle_texts()
         for name, view in self.views.items():
             result.changes[name] = Updates(view.taken(), view.op.width, 0)
         before, self._merges = self._merges, self._merged_and_kept()
@@ -329,8 +336,9 @@ class Worker:
         for name, _ in self._queues_with_texts:
             self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
 
-    def _settle_texts(self) -> None:
-        """Store the contents of long texts with the new batches."""
+    def settle_texts(self) -> None:
+        """Keep the contents of long texts with the new batches. An epoch does so itself if there was a long text; before
+        batches are stored, all need it."""
         for name, texts in self._with_texts:
             trace = self.state.traces[name]
             for batch in (*trace.batches, *trace.named):

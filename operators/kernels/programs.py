@@ -23,8 +23,8 @@ ENDS, SURROUNDINGS, STRETCHES, RANKS = range(4)
 what its kernel is asked for."""
 PART_WORDS = 8
 
-TAKE, PASS = 0, 1
-"""Kinds of stages."""
+TAKE, PASS, CALL = 0, 1, 2
+"""Kinds of stages. CALL: a function of Python's, by its number."""
 
 MOST_KEYS = 1 << 17
 MOST_ROWS = 1 << 19

@@ -32,7 +32,9 @@ INDEXES = 50
 # What Python looks at after a run instead of at all traces and views (SLEEP has two words): for how many more batches
 # and steps every trace has room; whether arrays of traces were enlarged; where small outputs of views are.
 (ROOM, ENLARGED, ANSWERS) = range(70, 73)
-RUN_WORDS = 73
+# Stages that are Python's: the address of the function to call, and where it leaves the rows that it made.
+(STAGE, MADE_AT, MADE_ROWS, MADE_WIDTH) = range(73, 77)
+RUN_WORDS = 77
 
 ANSWER_WORDS = 1 << 9
 """How many words small outputs of views have together."""

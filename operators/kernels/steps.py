@@ -21,6 +21,7 @@ from vernier.operators.kernels.inputs import (
 )
 from vernier.operators.kernels.programs import (
     BUCKET,
+    CALL,
     DEPTH,
     FLAG,
     INPUT,
@@ -47,6 +48,9 @@ from vernier.operators.kernels.runs import (
     FIRST,
     KEYED,
     LOWER,
+    MADE_AT,
+    MADE_ROWS,
+    MADE_WIDTH,
     MARK,
     NOT_HERE,
     NOW,
@@ -56,6 +60,7 @@ from vernier.operators.kernels.runs import (
     RUN_PASS,
     SELECT_KEYS,
     SPLIT_ROUNDS,
+    STAGE,
     TOO_LARGE,
     TOUCHED_KEYS,
     WORKED,
@@ -78,8 +83,9 @@ from vernier.operators.kernels.runs import (
 )
 from vernier.storage.kernels.cells import cell, put, word
 from vernier.storage.kernels.held import store
-from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.pointers import copy_bytes, load
 from vernier.storage.kernels.running_traces import K, V, entries_of, field, mark_of, select
+from vernier.storage.kernels.separate import invoke
 from vernier.storage.kernels.status import OVERFLOW
 
 _consolidate = OF_CONSOLIDATE.intrinsic()
@@ -87,6 +93,16 @@ _run_pass = OF_RUN_PASS.intrinsic()
 _touched_keys = OF_TOUCHED_KEYS.intrinsic()
 _split_rounds = OF_SPLIT_ROUNDS.intrinsic()
 _pair_rows = OF_PAIR_ROWS.intrinsic()
+
+
+@njit(cache=True)
+def _called(run, number, rows):  # type: ignore[no-untyped-def]
+    """Run rows through a stage of Python's: (rows, status). The memory that it leaves them in is Python's."""
+    if invoke(load(run, STAGE), (number, rows.ctypes.data, rows.shape[0], rows.shape[1])) != 0:
+        return rows, NOT_HERE
+    made = np.empty((load(run, MADE_ROWS), load(run, MADE_WIDTH)), np.int64)
+    copy_bytes(made.ctypes.data, load(run, MADE_AT), 8 * made.size)
+    return made, 0
 
 
 @njit(cache=True)
@@ -108,6 +124,12 @@ def _through(run, rows, at, count):  # type: ignore[no-untyped-def]
                     put(taken, i, w + c, cell(rows, i, width + c))
             rows = taken
             at += 3 + w
+            continue
+        if word(head, 0) == CALL:
+            rows, status = _called(run, word(head, 2), rows)
+            if status != 0:
+                return rows, status
+            at += 3
             continue
         codes, constants, w = word(head, 2), word(head, 3), word(head, 5)
         first = at + 6

@@ -166,6 +166,7 @@ def work(
     if job.memory_bytes is not None:
         worker.pace.keep_to(job.memory_bytes)
     result = worker.run_epoch(step.lower, step.upper, admitted.inputs)
+    worker.settle_texts()
     clock.end("dataflow")
     filled = None
     if target is not None and not target.switch:

@@ -103,8 +103,11 @@ class Texts:
 
     @staticmethod
     def empty() -> Texts:
-        """A dictionary without texts."""
-        return Texts(np.empty((0, 2), np.int64), np.zeros(1, np.int64), np.empty(0, np.uint8))
+        """A dictionary without texts, the same one for all: most batches of short texts have it."""
+        return _EMPTY
+
+
+_EMPTY = Texts(np.empty((0, 2), np.int64), np.zeros(1, np.int64), np.empty(0, np.uint8))
 
 
 class Heap:
@@ -134,6 +137,11 @@ class Heap:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows of no long text, in memory or attached."""
+        return self._count == 0 and not self._attached
 
     # --- what it can look up ------------------------------------------------------------------------------------------
 
@@ -372,7 +380,7 @@ def order(rows: Ints, columns: Ints, positions: Sequence[int], heap: Heap | None
 def _distinct(rows: Ints, positions: Sequence[int]) -> Ints:
     """The hashes of the long texts in rows, sorted and distinct."""
     pairs: Ints = kernels.collect(np.ascontiguousarray(rows), np.array(positions, np.int64))
-    return pairs[order_rows(pairs, _BOTH)]
+    return pairs[order_rows(pairs, _BOTH)] if len(pairs) > 1 else pairs
 
 
 def _prefix(words: Ints) -> bytes:

@@ -1,0 +1,67 @@
+"""Called stages: the row-wise stages of a program that are Python's, for the kernel that runs slices.
+
+The kernel calls them with the address of the rows, as it calls a check while it waits (operators/runtime/lanes.py).
+Whatever a stage raises, the kernel gives the slice up, and the worker runs it step by step, where the stage raises the
+proper error, or runs on smaller pieces. So a function of the program may be called twice for the same rows. A call
+costs some microseconds, beside what the stage itself does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vernier.operators.kernels import runs
+from vernier.operators.physical.stages import Run, compile_stage
+from vernier.operators.planning.stages import Stage
+from vernier.operators.runtime.operator import Operator
+from vernier.storage.updates import Ints
+
+_Function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
+
+
+class CalledStages:
+    """called: the stages by number, each with its operator and the number of columns behind its rows. run: the words of
+    the run, which must not move."""
+
+    def __init__(self, called: Sequence[tuple[int, Stage, int]], operators: Mapping[int, Operator], run: Ints) -> None:
+        self._called, self._operators = called, operators
+        self._functions: dict[int, Run] = {}
+        words: memoryview[int] = memoryview(run)  # type: ignore[arg-type, assignment, unused-ignore]
+        self._words = words
+        self._callback = _Function(self._call)
+        self._made: Ints | None = None  # what the kernel still has to copy
+        self._failure: BaseException | None = None
+        run[runs.STAGE] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def fail(self) -> None:
+        """Raise what must not wait for the slice to be run step by step, such as KeyboardInterrupt."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _call(self, number: int, at: int, rows: int, width: int) -> int:
+        """Run int64[rows, width] at an address through a stage. Returns 0 if it has left its rows in the run."""
+        try:
+            # A copy, because a function of the program may keep what it is given.
+            given = np.empty((rows, width), np.int64)
+            ctypes.memmove(given.__array_interface__["data"][0], at, given.nbytes)
+            made = np.ascontiguousarray(self._function(number)(given))
+        except Exception:
+            return 1
+        except BaseException as failure:
+            self._failure = failure
+            return 1
+        self._made = made
+        self._words[runs.MADE_AT] = made.__array_interface__["data"][0]
+        self._words[runs.MADE_ROWS], self._words[runs.MADE_WIDTH] = made.shape
+        return 0
+
+    def _function(self, number: int) -> Run:
+        """A stage's function, compiled by its first call."""
+        if number not in self._functions:
+            op, stage, tail = self._called[number]
+            self._functions[number] = compile_stage(stage, tail, self._operators[op].scope)
+        return self._functions[number]
