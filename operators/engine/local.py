@@ -135,9 +135,7 @@ class LocalEngine:
             raise min(failures, key=lambda failure: isinstance(failure, ExchangeBroken))
         return [future.result() for future in futures]
 
-    def _run_one(
-        self, index: int, lower: int, upper: int, inputs: Mapping[str, Updates], total: int
-    ) -> EpochResult:
+    def _run_one(self, index: int, lower: int, upper: int, inputs: Mapping[str, Updates], total: int) -> EpochResult:
         try:
             return self.workers[index].run_epoch(lower, upper, inputs, total)
         except BaseException:

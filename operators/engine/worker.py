@@ -208,9 +208,7 @@ class Worker:
         self._long_texts = True
         """Whether batches may have long texts. If the heap knew of none in the newest epoch, they have none."""
 
-    def run_epoch(
-        self, lower: int, upper: int, inputs: Mapping[str, Updates], total: int | None = None
-    ) -> EpochResult:
+    def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates], total: int | None = None) -> EpochResult:
         """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
         `upper`.
 
@@ -337,8 +335,8 @@ class Worker:
             self.state.heap.attach(run.texts for run in self.state.queues[name].runs)
 
     def settle_texts(self) -> None:
-        """Keep the contents of long texts with the new batches. An epoch does so itself if there was a long text; before
-        batches are stored, all need it."""
+        """Keep the contents of long texts with the new batches. An epoch does so itself if there was a long text;
+        before batches are stored, all need it."""
         for name, texts in self._with_texts:
             trace = self.state.traces[name]
             for batch in (*trace.batches, *trace.named):

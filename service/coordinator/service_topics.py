@@ -12,7 +12,7 @@ from vernier.service.coordinator.consumer_lag import Lag, ends
 from vernier.service.coordinator.topic_check import check_whole
 from vernier.service.coordinator.topics import Choice, Found, TopicReplaced, Topics
 from vernier.service.ingest.config import IngestionConfig
-from vernier.service.kafka.topics import create_topics
+from vernier.service.kafka.topics import CHOSEN, REPLACED, TIMESTAMPS, create_topics, replaced_timestamps
 from vernier.storage.threads import Threads
 
 _HOUR_MS = 3_600_000
@@ -87,37 +87,20 @@ class ServiceTopics:
 
     def differ(self, epochs: Committer) -> bool:
         """Whether the running query must be replaced, because the topics are not those it was started with."""
-        return any(
-            about.partitions != self.ingestion.partitions.get(topic)
-            or (about.id and about.id != epochs.topics.get(topic, about.id))
-            for topic, about in self._found.items()
-        )
+        sources = [self._settings.source(one) for one in self._app.sources if self._settings.topic(one) == topic]
+        return any(source.format == "upsert" and source.clock == "event" for source in sources)
 
-    def check(self, epochs: Committer, topics: Collection[str]) -> None:
-        """Raise before an epoch is committed with rows of a topic that is no longer the one that the query was started
-        with."""
-        mine = [topic for topic in topics if topic != self.ingestion.heartbeat_topic]
-        if mine:
-            self._topics.check(epochs.topics, mine)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.lag.close()
-        self._topics.close()
-
-    # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        self._found = self._topics.look()
-
-    def _chosen(self) -> Topics:
-        """The topics of the programs' sources, with what the settings say about each."""
-        choices = []
-        for name in self._app.sources:
-            about = self._settings.source(name)
-            topic = self._settings.topic(name)
-            choices.append(Choice(name, topic, about.on_new_topic == "restart", about.on_lost == "skip"))
-        return Topics(self._client, choices)
+    def _warn_of_timestamps(self, topics: Collection[str]) -> None:
+        """Say for which topics brokers replace the timestamps that are data times."""
+        for topic in replaced_timestamps(self._client, topics):
+            _log.warning(
+                "topic %s has %s=%s: the broker replaces the timestamps of records, which its source takes as data "
+                "times (format upsert, clock event); set it to %s",
+                topic,
+                TIMESTAMPS,
+                REPLACED,
+                CHOSEN,
+            )
 
     def _prepare(self) -> IngestionConfig:
         """Create the missing topics; returns the ingest configuration with the partitions of all topics."""
@@ -128,7 +111,13 @@ class ServiceTopics:
             wanted[settings.topic(source)] = max(count, wanted.get(settings.topic(source), 0))
         letters = {f"{one}.dlq" for one in [*self._app.sources, *wanted]}
         options = {"replication": settings.kafka.replication, "timeout_seconds": settings.kafka.patience_seconds}
-        found = create_topics(settings.kafka.bootstrap, wanted, **options)  # type: ignore[arg-type]
+        stamped = {topic for topic in wanted if self._reads_timestamps(topic)}
+        found: dict[str, int] = {}
+        for topics, config in ((wanted.keys() - stamped, {}), (stamped, {TIMESTAMPS: CHOSEN})):
+            counts = {topic: wanted[topic] for topic in sorted(topics)}
+            if counts:
+                found |= create_topics(settings.kafka.bootstrap, counts, config=config, **options)  # type: ignore[arg-type]
+        self._warn_of_timestamps(sorted(stamped))
         create_topics(settings.kafka.bootstrap, dict.fromkeys(letters, 1), **options)  # type: ignore[arg-type]
         beat = {heartbeat_topic(name): settings.workers}
         kept = {"retention.ms": str(_HOUR_MS)}

@@ -2,13 +2,18 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
 from vernier.service.config.kafka_net import NetClient
 from vernier.service.kafka.broker_errors import BrokerError
+
+TIMESTAMPS, CHOSEN, REPLACED = "message.timestamp.type", "CreateTime", "LogAppendTime"
+"""The setting of a topic that says whose timestamps its records have: the producer's, or the broker's."""
 
 
 def create_topics(
@@ -50,6 +55,23 @@ def create_topics(
         ) from error
     finally:
         admin.close()
+
+
+def replaced_timestamps(client: Mapping[str, Any], topics: Collection[str]) -> list[str]:
+    """Those of these topics whose records have the broker's timestamps. None if the brokers do not say, which some
+    allow administrators only. client: Kafka client settings."""
+    if not topics:
+        return []
+    try:
+        admin = KafkaAdminClient(**client)
+        try:
+            wanted = [ConfigResource(ConfigResourceType.TOPIC, topic, [TIMESTAMPS]) for topic in topics]
+            found = admin.describe_configs(wanted, config_filter="all")["topic"]
+        finally:
+            admin.close()
+    except KafkaError:
+        return []
+    return [topic for topic in topics if found.get(topic, {}).get(TIMESTAMPS, {}).get("value") == REPLACED]
 
 
 def _partitions(admin: KafkaAdminClient, topics: list[str], deadline: float) -> dict[str, int]:

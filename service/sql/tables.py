@@ -8,9 +8,9 @@ from typing import Any
 
 
 def table_settings(program: Path, known: Mapping[str, str]) -> dict[str, Any]:
-    """Settings by dotted key for the tables of a program in SQL; none for another program. known: keys that the
-    settings have already, which take precedence. Raises ProgramError."""
-    if program.suffix.lower() != ".sql":
+    """Settings by dotted key for the tables of a program in SQL; none for another program, or a file that is not
+    there. known: keys that the settings have already, which take precedence. Raises ProgramError."""
+    if program.suffix.lower() != ".sql" or not program.is_file():
         return {}
     # The engine takes tenths of a second to import, and a program in Python starts without this.
     from vernier.operators.language.collection.sql import MARK

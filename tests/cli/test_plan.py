@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.cli.command import Done
 from vernier.operators.engine.worker import Worker
@@ -17,6 +18,7 @@ from vernier.service.cluster.shard import Shard, store
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.bundle import Programs
 from vernier.service.coordinator.opening import show_plan
+from vernier.service.coordinator.preview import Preview
 from vernier.storage.state.manifest import Manifest, SourceEntry, TraceEntry, ViewEntry, WholeEntry
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.updates import Updates
@@ -256,3 +258,26 @@ def test_a_state_of_an_older_release_has_its_columns_in_the_plan(tmp_path: Path)
     directory.release()
     done = plan_of(tmp_path, state, NOTED + SUMS, "--format", "json", "--set", "state.keep_sources=false")
     assert (done.status, changes(done)["sums"]) == (0, ("kept", ""))
+
+
+def test_what_a_table_says_of_its_messages_counts_for_other_commands_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "shop.sql"
+    program.write_text("CREATE TABLE items (id BIGINT NOT NULL) WITH (format = 'upsert', key = 'id');\n", "utf-8")
+    seen: list[Settings] = []
+
+    def previews(settings: Settings) -> Preview:
+        seen.append(settings)
+        return Preview(0, (), 0, 0.0)
+
+    monkeypatch.setattr("vernier.service.coordinator.preview.preview", previews)
+    state = make_state(tmp_path, HEAD + SUMS, [(1, 1, 1)])
+    assert run("plan", program, "--state", state).status == 0
+    assert run("up", program, "--set", f"state.path={state}", "--check").status == 0
+    assert [(one.source("items").format, one.source("items").key) for one in seen] == [("upsert", ["id"])] * 2
+    updates = tmp_path / "updates.jsonl"
+    updates.write_text('{"data":[1]}\n', "utf-8")
+    sent = run("send", updates, "--topic", "items", "--set", f"program={program}")
+    assert sent.status == 2
+    assert "topic items has format upsert, which send does not write" in sent.err

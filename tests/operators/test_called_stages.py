@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +22,7 @@ from vernier.storage.updates import MIN_TIME, Updates
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="it needs compiled kernels")
 
+Row = tuple[int, str, decimal.Decimal]
 PRICE = decimal.Decimal("3.05")
 LONG = "a text of more than fifteen bytes, "
 
@@ -61,9 +61,9 @@ PROGRAMS: dict[str, Callable[[Collection], Collection]] = {
     "joined": lambda rows: rows.join(rows.select("id", other="name"), on="id").select(
         "id", both=vn.concat("name", "other")
     ),
-    "exploded": lambda rows: rows.flat_map(
-        lambda row: [(row.id, at) for at in range(row.id)], returns=Pair
-    ).group_by("at").agg(n=vn.count()),
+    "exploded": lambda rows: (
+        rows.flat_map(lambda row: [(row.id, at) for at in range(row.id)], returns=Pair).group_by("at").agg(n=vn.count())
+    ),
     "loop": lambda rows: shortened(rows.select("id", "name").distinct(), names=rows.select("id", "name")),
 }
 
@@ -97,7 +97,7 @@ def interpreted(engine: LocalEngine) -> int:
     return int(interpreter.stats[0, STEPS_DONE])
 
 
-def changes(engine: LocalEngine, at: int, rows: list[tuple[int, str, decimal.Decimal]], diff: int = 1) -> list[Any]:
+def changes(engine: LocalEngine, at: int, rows: list[Row], diff: int = 1) -> list[Any]:
     """An epoch of rows, all at one time."""
     words = engine.plan.sources["rows"].encode_rows(rows, engine.heap)
     taken = engine.run_epoch(at if at else MIN_TIME, at + 1, {"rows": Updates.of(words, at, diff)})["answer"]
@@ -115,7 +115,7 @@ rows_of = st.lists(
 @pytest.mark.parametrize("name", PROGRAMS)
 @settings(max_examples=15)
 @given(epochs=st.lists(rows_of, max_size=5))
-def test_same_changes_as_step_by_step(name: str, workers: int, epochs: list[list[tuple[int, str, decimal.Decimal]]]) -> None:
+def test_same_changes_as_step_by_step(name: str, workers: int, epochs: list[list[Row]]) -> None:
     with engine_of(PROGRAMS[name], workers) as one, engine_of(PROGRAMS[name], interpret=False) as other:
         for at, rows in enumerate([*epochs, *epochs]):
             diff = 1 if at < len(epochs) else -1

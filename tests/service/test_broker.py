@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from vernier.service.kafka import topics
 from vernier.service.kafka.broker_errors import BrokerError, PortTaken
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
-from vernier.service.kafka.topics import create_topics
+from vernier.service.kafka.topics import CHOSEN, TIMESTAMPS, create_topics, replaced_timestamps
 
 pytestmark = pytest.mark.broker
 
@@ -109,6 +109,19 @@ def test_topics_are_created_once_and_left_alone(broker: EmbeddedBroker) -> None:
     assert broker.create_topics({"once": 3, "twice": 1}) == {"once": 3, "twice": 1}
     assert broker.create_topics({"once": 5, "thrice": 2}) == {"once": 3, "thrice": 2}
     assert create_topics(broker.bootstrap, {}) == {}
+
+
+def test_it_knows_which_topics_replace_the_times_of_producers(broker: EmbeddedBroker) -> None:
+    client = {"bootstrap_servers": broker.bootstrap}
+    broker.create_topics({"replaced": 1})
+    create_topics(broker.bootstrap, {"chosen": 1}, config={TIMESTAMPS: CHOSEN})
+    assert replaced_timestamps(client, ["chosen", "replaced", "missing"]) == ["replaced"]
+    assert replaced_timestamps(client, []) == []
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    try:
+        assert producer.send("chosen", value=b"x", timestamp_ms=12_345).get(60).timestamp == 12_345
+    finally:
+        producer.close()
 
 
 def test_an_unknown_topic_is_not_made_by_asking(broker: EmbeddedBroker) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from vernier.service.client.client import Client
-    from vernier.service.config.settings import Settings
+    from vernier.service.config.settings import Loaded, Settings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -134,12 +134,23 @@ BOOTSTRAP = click.option("--bootstrap", help="The brokers, host:port; default: t
 
 def kafka_settings(config: Path | None, pairs: Sequence[str], bootstrap: str | None) -> Settings:
     """The settings, with --bootstrap applied if it is given. Raises BadSettings."""
-    from vernier.service.config.settings import load
-
     given = flags(pairs)
     if bootstrap is not None:
         given["kafka.bootstrap"] = bootstrap
-    return load(config, given).settings
+    return load_with_tables(config, given)[0].settings
+
+
+def load_with_tables(config: Path | None, given: Mapping[str, Any]) -> tuple[Loaded, dict[str, Any]]:
+    """The settings with what programs in SQL say of how their tables are fed, and what was given with it. Raises
+    BadSettings, ProgramError."""
+    from vernier.service.config.settings import load
+    from vernier.service.sql.tables import table_settings
+
+    loaded, more = load(config, given), dict(given)
+    for program in (loaded.settings.program, *loaded.settings.programs):
+        if program is not None:
+            more |= table_settings(program, {**loaded.origins, **more})
+    return (loaded if more == given else load(config, more)), more
 
 
 def no_updates(file: str | Path) -> str:

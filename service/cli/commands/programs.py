@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vernier.service.cli.commands.base import FILE, Command, flags, no_updates, with_settings
+from vernier.service.cli.commands.base import FILE, Command, flags, load_with_tables, no_updates, with_settings
 
 if TYPE_CHECKING:
     from vernier.service.config.settings import Settings
@@ -32,16 +32,9 @@ def up(
     print_config: bool,
 ) -> int:
     """Run PROGRAM as a service: Spark, the sidecar, and a broker if kafka.embedded is set."""
-    from vernier.service.config.settings import load
-
     given = flags(pairs) | {"program": str(program), "state.rebuild": True if rebuild else None}
     given |= {"state.discard_after": discard_after, "state.standby": True if standby else None}
-    loaded = load(config, given)
-    from vernier.service.sql.tables import table_settings
-
-    if tables := table_settings(program, loaded.origins):
-        given |= tables
-        loaded = load(config, given)
+    loaded, given = load_with_tables(config, given)
     if print_config:
         click.echo("\n".join(loaded.lines()))
         return 0
@@ -146,10 +139,10 @@ def plan(program: Path, state: str, config: Path | None, pairs: tuple[str, ...],
 
     The exit status is 0 if the state can go on with PROGRAM, and 1 if it cannot; the reasons are printed."""
     from vernier.service.cli.commands.states import open_state
-    from vernier.service.config.settings import load
 
     open_state(state)
-    return _preview(load(config, flags(pairs) | {"program": str(program), "state.path": state}).settings, form)
+    loaded, _ = load_with_tables(config, flags(pairs) | {"program": str(program), "state.path": state})
+    return _preview(loaded.settings, form)
 
 
 def _preview(settings: Settings, form: str = "text") -> int:
