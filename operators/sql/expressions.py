@@ -83,6 +83,13 @@ def unknown(tree: Tree) -> Exception:
     if tree.kind == "Invoke" or tree.kind == "StaticInvoke":
         name = str(tree.fields.get("functionName"))
         return refuse(f"the function {name} cannot be maintained; compute it before the rows are sent", name)
+    if "YMInterval" in tree.kind or tree.kind == "AddMonths":
+        return refuse(
+            "months and years have no fixed length and cannot be maintained; write an interval of days, hours, minutes "
+            "or seconds",
+            "interval",
+            "add_months",
+        )
     if "Interval" in tree.kind:
         return refuse(
             "an interval that is no constant cannot be maintained; compute with numbers: "
@@ -101,6 +108,7 @@ _WORDS = {
     "Percentile": ("median", "percentile"),
     "ApproximatePercentile": ("approx_percentile", "percentile_approx"),
     "HyperLogLogPlusPlus": ("approx_count_distinct",),
+    "SortOrder": ("listagg", "string_agg"),
 }
 """The words of SQL for classes that have other names."""
 

@@ -26,7 +26,7 @@ _TURNED = {
 }
 HINT = (
     "data_time() stands alone on one side of <, <=, > or >= in WHERE, e.g. WHERE data_time() < valid_to AND "
-    "data_time() >= valid_from"
+    "data_time() >= valid_from; what is added to it goes to the other side: data_time() < ts + INTERVAL 1 HOUR"
 )
 
 

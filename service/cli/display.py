@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vernier.storage.state.survey import Survey
 
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_COUNTERS = 10**15
 _OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -71,8 +72,8 @@ def json_line(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def show_rows(view: str, rows: Rows, columns: Sequence[str], form: str) -> None:
-    """Print rows as `table`, `json` (the body of the HTTP answer) or `csv`."""
+def show_rows(view: str, rows: Rows, kinds: Mapping[str, str], columns: Sequence[str], form: str) -> None:
+    """Print rows as `table`, `json` (the body of the HTTP answer) or `csv`. kinds: the types of the view's columns."""
     columns = [*columns, *(["_diff"] if any("_diff" in row for row in rows) else [])]
     values = [[row.get(name, 1 if name == "_diff" else None) for name in columns] for row in rows]
     if form == "json":
@@ -85,7 +86,7 @@ def show_rows(view: str, rows: Rows, columns: Sequence[str], form: str) -> None:
         writer.writerows(["" if value is None else _cell(value) for value in row] for row in values)
         print(out.getvalue(), end="")
     else:
-        print(table(columns, values))
+        print(table(columns, [shown(row, [kinds.get(name, "") for name in columns]) for row in values]))
         plural = "" if len(rows) == 1 else "s"
         print(f"({len(rows)} row{plural} of {view} as of {instant(rows.as_of)})", file=sys.stderr)
 
@@ -95,7 +96,8 @@ def show_views(found: RowsAt) -> None:
     for i, view in enumerate(found.views):
         if len(found.views) > 1:
             print(f"{chr(10) if i else ''}{view}:")
-        show_rows(view, found.rows(view), found.columns(view), "table")
+        kinds = dict(found.views[view][0].to_json())
+        show_rows(view, found.rows(view), kinds, found.columns(view), "table")
 
 
 def show_arrow(rows: pa.Table) -> None:
@@ -115,9 +117,26 @@ def instant(ns: int) -> str:
     """A data time for people. Small numbers are shown as they are, because they are counters rather than dates."""
     if ns == CLOSED:
         return "the end"
-    if ns == MIN_TIME:
+    if ns <= MIN_TIME + 1:  # the frontier of a view of which nothing is final, or the last time before it
         return "the beginning"
-    return str(ns) if abs(ns) < 10**15 else f"{ns} ({format_instant(ns)})"
+    return str(ns) if abs(ns) < _COUNTERS else f"{ns} ({format_instant(ns)})"
+
+
+def shown(row: Sequence[object], kinds: Sequence[str]) -> list[object]:
+    """A row for people: nanoseconds as dates, as in `instant`; lists and structs as JSON. kinds: its columns' types."""
+    return [
+        _date(value)
+        if kind.startswith("TimestampNs") and value is not None
+        else json_line(value)
+        if isinstance(value, (list, dict))
+        else value
+        for value, kind in zip(row, kinds, strict=True)
+    ]
+
+
+def _date(value: object) -> str:
+    ns = int(str(value))
+    return str(ns) if abs(ns) < _COUNTERS else format_instant(ns)
 
 
 def status_text(status: Mapping[str, Any]) -> str:

@@ -6,11 +6,10 @@ import os
 import re
 import readline
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from vernier.service.cli.display import instant, json_line, show_arrow, table
+from vernier.service.cli.display import instant, json_line, show_arrow, shown, table
 from vernier.service.client.client import Answer, Client
 from vernier.storage.errors import CallerError
 
@@ -148,11 +147,6 @@ def _show(answer: Answer, form: str) -> None:
         columns = [{"name": name, "type": kind} for name, kind in answer.columns]
         print(json_line(times | {"columns": columns, "rows": list(answer)}))
         return
-    print(table(names, [_cells(row, names) for row in answer]))
+    print(table(names, [shown(list(row.values()), [kind for _, kind in answer.columns]) for row in answer]))
     plural = "" if len(answer) == 1 else "s"
     print(f"({len(answer)} row{plural} as of {instant(answer.as_of)})", file=sys.stderr)
-
-
-def _cells(row: dict[str, object], names: Sequence[str]) -> list[object]:
-    values = (row[name] for name in names)
-    return [json_line(value) if isinstance(value, (list, dict)) else value for value in values]

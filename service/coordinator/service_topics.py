@@ -87,6 +87,40 @@ class ServiceTopics:
 
     def differ(self, epochs: Committer) -> bool:
         """Whether the running query must be replaced, because the topics are not those it was started with."""
+        return any(
+            about.partitions != self.ingestion.partitions.get(topic)
+            or (about.id and about.id != epochs.topics.get(topic, about.id))
+            for topic, about in self._found.items()
+        )
+
+    def check(self, epochs: Committer, topics: Collection[str]) -> None:
+        """Raise before an epoch is committed with rows of a topic that is no longer the one that the query was started
+        with."""
+        mine = [topic for topic in topics if topic != self.ingestion.heartbeat_topic]
+        if mine:
+            self._topics.check(epochs.topics, mine)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.lag.close()
+        self._topics.close()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._found = self._topics.look()
+
+    def _chosen(self) -> Topics:
+        """The topics of the programs' sources, with what the settings say about each."""
+        choices = []
+        for name in self._app.sources:
+            about = self._settings.source(name)
+            topic = self._settings.topic(name)
+            choices.append(Choice(name, topic, about.on_new_topic == "restart", about.on_lost == "skip"))
+        return Topics(self._client, choices)
+
+    def _reads_timestamps(self, topic: str) -> bool:
+        """Whether a source takes its data times from the timestamps of this topic's records."""
         sources = [self._settings.source(one) for one in self._app.sources if self._settings.topic(one) == topic]
         return any(source.format == "upsert" and source.clock == "event" for source in sources)
 

@@ -15,6 +15,7 @@ only empty now.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import os
 import re
@@ -82,6 +83,14 @@ _SETTINGS = {
 _MOST_PASSES = 100
 
 
+_WINDOWS = {
+    "tumble": "write window(ts, '1 hour')",
+    "hop": "write window(ts, '1 hour', '10 minutes')",
+    "session": "write session_window(ts, '10 minutes')",
+}
+"""What Spark's SQL has in place of functions of other systems."""
+
+
 class Catalyst:
     """A Spark session that plans and never runs a job."""
 
@@ -129,11 +138,27 @@ class Catalyst:
             names = [{"name": one["name"], "type": one["type"], "nullable": one["nullable"]} for one in output]
             return {"plan": plan, "output": names, "analysed": sorted(_classes(steady))}
         except PySparkException as error:
-            return _failure(error)
+            found = _failure(error)
+            if found["condition"].startswith("UNRESOLVED_ROUTINE"):
+                found["error"] = self._unknown_function(found["error"])
+            return found
         finally:
             for name in leaves:
                 with contextlib.suppress(Exception):
                     self.spark.catalog.dropTempView(name)
+
+    def _unknown_function(self, said: str) -> str:
+        """What to say of a function that Spark does not have."""
+        name = next(iter(re.findall(r"`([^`]+)`", said)), "").lower()
+        if name in _WINDOWS:
+            return f"there is no function {name}(); {_WINDOWS[name]}"
+        known = [
+            str(one.funcName())
+            for one in each(self.spark._jsparkSession.sessionState().functionRegistry().listFunction())
+        ]
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]}()?" if near else ", neither in Spark's SQL nor here"
+        return f"there is no function {name}(){hint}"
 
     def _optimised(self, plan: Any) -> Any:
         """The plan after the chosen rules, batch by batch."""

@@ -49,8 +49,8 @@ def query(
         if form == "arrow":
             show_arrow(client.arrow(view, **question))
             return
-        names = chosen or [column["name"] for column in client.view(view)["columns"]]
-        show_rows(view, client.rows(view, **question), names, form)
+        kinds = {column["name"]: column["type"] for column in client.view(view)["columns"]}
+        show_rows(view, client.rows(view, **question), kinds, chosen or list(kinds), form)
 
 
 @click.command(cls=Command)
