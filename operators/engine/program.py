@@ -244,6 +244,7 @@ class _Writer:
             layout.KEYS: k,
             layout.VALS: op.width - k,
             layout.READS: self.part(op),
+            layout.FLAG: 0,
             **self.input(op),
         }
 

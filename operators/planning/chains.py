@@ -42,8 +42,6 @@ def chain(
 def _into_join(planner: Planner, join: JoinOp, stages: list[Stage], width: int, meaning: str) -> int:
     """The join with further row-wise steps on its output, which run before any of it waits for a later round."""
     planner.drop(join)
-    for memo in [memo for memo, op_id in planner.memo.items() if op_id == join.id]:
-        del planner.memo[memo]
     name = f"{join.name} → {chain_name(stages)}"
     op = JoinOp(len(planner.ops), join.scope, width, name, join.left, join.right, join.columns, join.key)
     op.stages = tuple(fuse([*join.stages, *stages]))

@@ -245,10 +245,13 @@ class Planner:
         return self.memo[key]
 
     def drop(self, op: Op) -> None:
-        """Remove the newest operator, because its only user has absorbed it."""
+        """Remove the newest operator, because its only user has absorbed it. Another one takes its number, and a node
+        that is made later may be equal to one that it was built for."""
         if self.ops[-1] is op:
             self.ops.pop()
             self.scopes[op.scope].ops.pop()
+            for memo in [memo for memo, number in self.memo.items() if number == op.id]:
+                del self.memo[memo]
 
 
 BUILDERS: dict[type[Node], Callable[[Planner, Any], int]] = {
