@@ -34,7 +34,7 @@ from vernier.operators.sql.sessions import in_sessions
 from vernier.operators.sql.single_rows import Keys, always_one, key_of, need_single, with_keys
 from vernier.operators.sql.temporal import during, is_temporal
 from vernier.operators.sql.trees import Tree, tree_of
-from vernier.operators.sql.windows import most_of_partitions, window
+from vernier.operators.sql.windows import is_row_number, most_of_partitions, window
 
 Outputs = Sequence[Mapping[str, Any]]
 
@@ -342,7 +342,31 @@ def ordered(found: Relation, order: Sequence[Tree]) -> tuple[Relation, list[Orde
 
 
 def _window(translation: Translation, tree: Tree, most: int | None = None) -> Relation:
+    if not tree.fields["orderSpec"] and all(is_row_number(one.one) for one in tree.trees("windowExpressions")):
+        below, by = _sorted(translation, tree.one)
+        return window(below, tree, lambda rows, _: (rows, by), most)
     return window(translation.relation(tree.one), tree, ordered, most)
+
+
+def _sorted(translation: Translation, tree: Tree) -> tuple[Relation, list[Order]]:
+    """The rows of a plan, and the order in which a Sort below projections has put them, whose columns may be none of
+    the plan's. Spark numbers the rows of a correlated subquery with ORDER BY and LIMIT in that order."""
+    projections, below = list[Tree](), tree
+    while below.kind == "Project":
+        projections.append(below)
+        below = below.one
+    if below.kind != "Sort":
+        return translation.relation(tree), []
+    found, by = ordered(translation.relation(below.one), below.trees("order"))
+    kept = {-1 - number: str(one.column.column) for number, one in enumerate(by)}
+    for one in reversed(projections):
+        outputs = one.trees("projectList")
+        found = translation.with_subqueries(found, outputs)
+        pairs = [(part.id, part.name, found.of(part)) for part in outputs]
+        found = found.project([*pairs, *((number, name, Column(name)) for number, name in kept.items())])
+        kept = {number: found.ids[number] for number in kept}
+    by = [Order(Column(name), one.descending) for name, one in zip(kept.values(), by, strict=True)]
+    return Relation(found.node, {number: name for number, name in found.ids.items() if number not in kept}), by
 
 
 def _loop(translation: Translation, tree: Tree) -> Relation:

@@ -34,7 +34,7 @@ def most_of_partitions(tree: Tree, tests: Sequence[Tree]) -> int | None:
     """How many first rows of each partition a filter over this window keeps at most, since it compares row_number()
     with a constant; None where it keeps more, or where the window has other functions, which need all rows."""
     outputs = tree.trees("windowExpressions")
-    if any(one.one.kind != "WindowExpression" or one.one.children[0].kind != "RowNumber" for one in outputs):
+    if not all(is_row_number(one.one) for one in outputs):
         return None
     numbers = {one.id for one in outputs}
     found: list[int] = []
@@ -50,6 +50,11 @@ def most_of_partitions(tree: Tree, tests: Sequence[Tree]) -> int | None:
             ):
                 found.append(int(other.fields["value"]) + kinds[test.kind])
     return min(found) if found and 1 <= min(found) <= MOST_FIRST else None
+
+
+def is_row_number(tree: Tree) -> bool:
+    """Whether an expression is row_number() over a window."""
+    return tree.kind == "WindowExpression" and tree.children[0].kind == "RowNumber"
 
 
 MOST_FIRST = 100_000

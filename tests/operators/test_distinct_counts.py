@@ -129,3 +129,16 @@ def test_a_state_of_an_earlier_version_continues(
     assert not plan.of(BatchedReduceOp)
     assert set(before.arrangements) != set(plan.arrangements)
     check_continued(program(), before, visit)
+
+
+def test_a_join_that_absorbs_the_same_filter_changes_nothing() -> None:
+    app = vn.App("shared")
+    visits = app.source("visits", Visit)
+    others = visits.rename(page="other", user="who", ms="took")
+    app.view("joined", visits.join(others, left_on="user", right_on="who"))
+    app.view("counted", visits.group_by("page").agg(users=vn.count_distinct("user"), most=vn.max("user")))
+    with vn.testing.run(app) as t:
+        for row in ((1, 10, 5), (1, 20, 5), (2, 10, 6), (2, None, 7)):
+            t.insert("visits", row, at=1)
+        t.advance(5)
+        assert t.rows("counted") == [(1, 2, 20), (2, 1, 10)]

@@ -122,6 +122,29 @@ def test_views_beside_one_another() -> None:
     assert run_both(app_of(*VIEWS), 7, 1500) > 5
 
 
+STEPS: dict[str, Callable[[Collection, str], Collection]] = {
+    "top": lambda rows, name: rows.top_k(3, by="at", within="key"),
+    "lag": lambda rows, name: rows.lag("value", by="at", within="key", name=name),
+    "sum": lambda rows, name: rows.running_sum("value", by="at", within="key", name=name),
+    "rank": lambda rows, name: rows.rank(by="at", within="key", name=name),
+    "down": lambda rows, name: rows.row_number(by=col("value").desc(), within="key", name=name),
+    "most": lambda rows, name: rows.running_max("value", by="at", within="key", name=name),
+    "sessions": lambda rows, name: _grouped(rows, Sessions("at", 3, ends=False)).rename(window_start=name),
+    "mode": lambda rows, name: rows.group_by("key").agg(at=vn.median("at"), value=vn.mode("value")),
+    "join": lambda rows, name: rows.join(rows.group_by("key").agg(**{name: vn.max("at")}), on="key"),
+}
+
+
+@pytest.mark.parametrize("first", STEPS)
+def test_views_on_top_of_one_another(first: str) -> None:
+    """A view reads what another has kept, at several times of one slice."""
+    app = vn.App("chains", retain="1us")
+    rows = STEPS[first](app.source("events", Event), "x")
+    for second, step in STEPS.items():
+        app.view(second, step(rows, "y"))
+    assert run_both(app, 11, 40) > 5
+
+
 def test_every_slice_runs_in_one_kernel_if_no_row_owes_copies() -> None:
     engine = engine_of(app_of(*VIEWS))
     for epoch in range(50):
