@@ -60,7 +60,7 @@ class Caller:
         except BadValue as error:
             kind = spell(self.user.returns, self.user.nullable)
             raise self._failed(columns, f"what it returned is not {kind}: {error.problem}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failed(columns, f"{type(error).__name__}: {error}") from error
         words[full] = result[:, int(self.user.nullable) :]
         found[full] = result[:, 0] != 0 if self.user.nullable else True

@@ -45,7 +45,7 @@ class Multiplicities(LogicSpec):
                 if made.shape != groups.counts.shape or made.dtype.kind not in "iub":
                     problem = f"an array of {made.dtype} with shape {made.shape} for {len(groups)} multiplicities"
                     raise TypeError(f"it returned {problem}; it must return one integer for each")
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise UserCodeFailed(
                     operator="threshold",
                     where=where,

@@ -83,7 +83,7 @@ class ReduceRows(LogicSpec):
             return given
         except TooManyRows:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failed((key, rows[:_SAMPLE]), f"{type(error).__name__}: {error}") from error
 
     def _encode(self, rows: list[tuple[Any, ...]], heap: Heap | None) -> Ints:

@@ -86,7 +86,7 @@ class Inspect(Operator):
             call.given = row
             try:
                 op.function(row, (time, *rounds) if rounds else time, diff)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise UserCodeFailed(
                     operator=op.name,
                     where=op.where,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import re
@@ -14,7 +15,7 @@ from vernier.operators.language.types.scalars import Date, Float64, Int64, Times
 from vernier.operators.language.types.structs import Struct
 from vernier.operators.language.types.texts import Binary, List, String
 from vernier.operators.sql.columns import type_of
-from vernier.operators.sql.refusals import refuse
+from vernier.operators.sql.refusals import Refused, refuse
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECONDS = 1_000
@@ -96,7 +97,7 @@ def python_value(value: Any, kind: Type) -> Any:
     if isinstance(kind, TimestampNs):
         return _instant(str(value))
     if isinstance(kind, Date):
-        return datetime.date.fromisoformat(str(value))
+        return _day(str(value))
     return float(value) if isinstance(kind, Float64) else value
 
 
@@ -131,9 +132,9 @@ def _value(text: str, kind: Type) -> Any:
         case Decimal():
             return decimal.Decimal(text)
         case Date():
-            return (datetime.date.fromisoformat(text) - _EPOCH.date()).days
+            return (_day(text) - _EPOCH.date()).days
         case TimestampNs():
-            return int(text) * MICROSECONDS if text.lstrip("-").isdigit() else _instant(text)
+            return _fitting(int(text) * MICROSECONDS, text) if text.lstrip("-").isdigit() else _instant(text)
         case String():
             return text
     return text == "true"
@@ -141,6 +142,36 @@ def _value(text: str, kind: Type) -> Any:
 
 def _instant(text: str) -> int:
     """Nanoseconds since 1970 of an instant in UTC, as Spark writes it."""
-    read = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+    try:
+        read = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+    except ValueError as error:
+        raise _too_far(text) from error
     span = read - _EPOCH
-    return ((span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds) * MICROSECONDS
+    return _fitting(((span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds) * MICROSECONDS, text)
+
+
+def _fitting(instant: int, text: str) -> int:
+    """An instant that is one of ours. Raises Refused."""
+    if not -(2**63) <= instant < 2**63:
+        raise _too_far(text)
+    return instant
+
+
+def _too_far(text: str) -> Refused:
+    shown = text
+    if text.lstrip("-").isdigit():
+        with contextlib.suppress(OverflowError):
+            shown = str(_EPOCH + datetime.timedelta(microseconds=int(text))).removesuffix("+00:00")
+    return refuse(
+        f"the timestamp {shown} does not fit 64 bits of nanoseconds, which reach from 1677-09-22 to 2262-04-11; "
+        "write a time between them",
+        "timestamp",
+    )
+
+
+def _day(text: str) -> datetime.date:
+    """A date, as Spark writes it. Raises Refused."""
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise refuse(f"the date {text} does not lie in the years 1 to 9999", "date") from error

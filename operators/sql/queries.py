@@ -90,6 +90,12 @@ class Queries:
             for kind in found["analysed"]:
                 if kind in UNSTEADY:
                     raise unsteady(_spelled(kind, words))
+            for name in found.get("tries", ()):
+                raise refuse(
+                    f"{name}() is null where a number does not fit, which cannot be maintained; write CASE WHEN with "
+                    "the range of what fits",
+                    name,
+                )
             if columns and len(columns) != len(found["output"]):
                 raise Refused(problem=f"the view has {len(columns)} names for {len(found['output'])} columns")
             output = [
@@ -315,7 +321,13 @@ def _check_names(output: Sequence[Mapping[str, Any]]) -> None:
         try:
             check_name(name, "a view")
         except WrongType as error:
-            raise Refused(problem=f"column {at} of the query has no name ({name}); write AS and a name") from error
+            if not name.isidentifier():
+                raise Refused(problem=f"column {at} of the query has no name ({name}); write AS and a name") from error
+            raise Refused(
+                problem=f"column {at} of the query cannot be named {name}, which is a word of Python's own or begins "
+                "with an underscore; write AS and another name",
+                words=(name.lower(),),
+            ) from error
         if name.lower() in seen:
             raise Refused(
                 problem=f"two columns of the query are named {name!r}; rename one with AS", words=(name.lower(),)

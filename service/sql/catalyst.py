@@ -22,7 +22,7 @@ import re
 import sys
 from typing import Any
 
-from vernier.service.sql.completion import complete, each
+from vernier.service.sql.completion import complete, each, expressions
 
 LEFT_OUT = frozenset(
     {
@@ -136,7 +136,8 @@ class Catalyst:
             plan = json.loads(optimised.toJSON())
             complete(optimised, plan, self.spark)
             names = [{"name": one["name"], "type": one["type"], "nullable": one["nullable"]} for one in output]
-            return {"plan": plan, "output": names, "analysed": sorted(_classes(steady))}
+            tries = sorted({name for one in expressions(optimised) if (name := _tries(one)) is not None})
+            return {"plan": plan, "output": names, "analysed": sorted(_classes(steady)), "tries": tries}
         except PySparkException as error:
             found = _failure(error)
             if found["condition"].startswith("UNRESOLVED_ROUTINE"):
@@ -175,6 +176,25 @@ class Catalyst:
                 if plan.fastEquals(before):
                     break
         return plan
+
+
+def _tries(expression: Any) -> str | None:
+    """The name of a function whose result is null where it does not fit, in place of an error. Spark's JSON lacks
+    it."""
+    kind = str(expression.getClass().getSimpleName())
+    if kind in _TRIES and str(expression.evalMode().toString()) == "TRY":
+        return _TRIES[kind]
+    if kind == "Sum" and str(expression.evalContext().evalMode().toString()) == "TRY":
+        return "try_sum"
+    if kind == "Cast" and str(expression.evalMode().toString()) == "TRY":
+        read, made = (str(one.typeName()) for one in (expression.child().dataType(), expression.dataType()))
+        numbers = ("double", "decimal")
+        if read.startswith(numbers) and made.startswith(("tinyint", "smallint", "int", "bigint", "decimal")):
+            return "try_cast"
+    return None
+
+
+_TRIES = {"Add": "try_add", "Subtract": "try_subtract", "Multiply": "try_multiply"}
 
 
 def _classes(tree: Any) -> set[str]:

@@ -28,7 +28,7 @@ def complete(plan: Any, nodes: list[dict[str, Any]], session: Any) -> None:
     pivots = [one for one in found if one["class"].endswith(".PivotFirst")]
     if pivots:
         values: dict[str, list[Any]] = {}
-        for one in _expressions(plan):
+        for one in expressions(plan):
             if one.getClass().getSimpleName() == "PivotFirst":
                 own = [_text(value) for value in each(one.pivotColumnValues())]
                 if values.setdefault(_pivot_column(one), own) != own:
@@ -102,7 +102,8 @@ def _add_projections(plan: Any, nodes: list[dict[str, Any]]) -> None:
             one["projections"] = [[json.loads(part.toJSON()) for part in each(row)] for row in each(node.projections())]
 
 
-def _expressions(plan: Any) -> Iterator[Any]:
+def expressions(plan: Any) -> Iterator[Any]:
+    """All expressions of a plan, those of its subqueries included."""
     for node in _plans(plan):
         yield from _below(each(node.expressions()))
 
@@ -120,7 +121,7 @@ def _add_elements(plan: Any, found: list[dict[str, Any]]) -> None:
     if not nested:
         return
     by_text: dict[tuple[str, str], list[Any]] = {}
-    for one in _expressions(plan):
+    for one in expressions(plan):
         if one.getClass().getSimpleName() == "Literal" and one.value() is not None:
             kind = json.loads(one.dataType().json())
             if isinstance(kind, dict):

@@ -21,7 +21,7 @@ import xxhash
 from vernier.operators.sql.trees import compact
 from vernier.service.toolchain.home import cache_folder
 
-FORMAT = 4
+FORMAT = 5
 """Version of what a plan on disk means; raise it when catalyst.py asks Catalyst for something else."""
 FOLDER = ".vernier"
 VARIABLE = "VERNIER_SQL_PLANS"

@@ -134,7 +134,7 @@ def _called(expr: UserCall, columns: Sequence[Any], n: int) -> Vector:
     try:
         with running(Call(expr, expr.where, own.name, shown_rows), columns):
             result = own.function(*columns)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(expr, columns, f"{type(error).__name__}: {error}") from error
     try:
         return from_arrow(returned_column(result, own.returns, own.nullable, n, own.name), own.returns)

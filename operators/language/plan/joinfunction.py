@@ -85,7 +85,7 @@ class JoinFunction(ProgramFunction):
             try:
                 with running(Call(self.name, self.where, function_name(self.function), shown_rows), given):
                     result = self.function(given)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self._failed(shown_rows(columns(rows, heap)), f"{type(error).__name__}: {error}") from error
             try:
                 return self._expanded(result, rows, heap)

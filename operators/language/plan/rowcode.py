@@ -61,7 +61,7 @@ class RowFunction(ProgramFunction):
                         check_rows(len(out))
                 except TooManyRows:
                     raise
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     raise self._failed(given, f"{type(error).__name__}: {error}") from error
                 counts[i] = len(out) - before
             return out, counts

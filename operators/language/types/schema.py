@@ -360,6 +360,7 @@ def check_name(name: str, what: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise WrongType(
             problem=f"{what}: {name!r} is not a valid name for a column; use letters, digits and _, a letter first"
+            + (", and no word of Python's own" if keyword.iskeyword(name) else "")
         )
 
 
