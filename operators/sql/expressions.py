@@ -108,6 +108,7 @@ _WORDS = {
     "Percentile": ("median", "percentile"),
     "ApproximatePercentile": ("approx_percentile", "percentile_approx"),
     "HyperLogLogPlusPlus": ("approx_count_distinct",),
+    "ListAgg": ("listagg", "string_agg"),
     "SortOrder": ("listagg", "string_agg"),
 }
 """The words of SQL for classes that have other names."""

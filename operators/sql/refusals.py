@@ -59,6 +59,7 @@ def unsteady(name: str) -> Refused:
 
 
 _DISC = "write percentile_disc(0.5) WITHIN GROUP (ORDER BY x), with your own share for 0.5"
+_LISTED = "listagg() and string_agg() cannot be maintained; write collect_list(x), a sorted list"
 INSTEAD: dict[str, str] = {
     "First": "first() depends on the order of rows; write min(x), or min_by(x, time)",
     "Last": "last() depends on the order of rows; write max(x), or max_by(x, time)",
@@ -67,7 +68,8 @@ INSTEAD: dict[str, str] = {
     "HyperLogLogPlusPlus": "approximate aggregates depend on the order of rows; write count(DISTINCT x)",
     "PythonUDF": "data_time() changes at every nanosecond, so it cannot be a value; it stands in WHERE, alone on one "
     "side of <, <=, > or >=",
-    "SortOrder": "listagg() and string_agg() cannot be maintained; write collect_list(x), a sorted list",
+    "ListAgg": _LISTED,
+    "SortOrder": _LISTED,
     "Offset": "OFFSET needs ORDER BY, which says which rows to skip, and LIMIT",
     "ScriptTransformation": "TRANSFORM runs a program; write the step in Python: flat_map in a program with app.sql",
 }

@@ -192,6 +192,8 @@ class Sender:
         try:
             kind = msgspec.json.decode(line, type=_Kind)
         except msgspec.DecodeError as error:
+            if line.lstrip().startswith(b"["):
+                raise self._bad('a bare row; with --topic write {"data":[…]}, or send it with --source') from error
             raise self._bad(f"not an update: {error}") from error
         if kind.v is not None:
             # The line is a native message already. Progress goes to every partition.

@@ -136,7 +136,7 @@ class Catalyst:
             plan = json.loads(optimised.toJSON())
             complete(optimised, plan, self.spark)
             names = [{"name": one["name"], "type": one["type"], "nullable": one["nullable"]} for one in output]
-            tries = sorted({name for one in expressions(optimised) if (name := _tries(one)) is not None})
+            tries = sorted({tried for one in expressions(optimised) if (tried := _tries(one)) is not None})
             return {"plan": plan, "output": names, "analysed": sorted(_classes(steady)), "tries": tries}
         except PySparkException as error:
             found = _failure(error)

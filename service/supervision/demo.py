@@ -36,7 +36,7 @@ Running after {seconds:.0f} s: 1,000 nodes, 2,000 edges, a change a millisecond.
 Ctrl-C stops all; the next `make run` continues from there.
 
   the page    {url}
-  one view    curl '{url}/v1/views/histogram/rows?order=distance'
+  one view    curl '{url}/v1/views/histogram?order=distance'
   changes     .venv/bin/vernier watch histogram --url {url}
   the logs    {supervisor.settings.log_directory}
 """,

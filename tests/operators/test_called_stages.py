@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import vernier as vn
 from vernier import Collection, col, lit
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.engine.program import program_of
+from vernier.operators.failures import UserCodeFailed
 from vernier.operators.kernels.runs import STEPS_DONE
 from vernier.operators.planning.planner import compile_app
 from vernier.storage.updates import MIN_TIME, Updates
@@ -135,6 +137,16 @@ def test_a_function_that_raises_ends_the_epoch_with_its_error() -> None:
     assert changes(engine, 0, [(1, "a", PRICE)]) == [((1,), 0, 1)]
     with pytest.raises(Exception, match="seven is not allowed"):
         changes(engine, 1, [(7, "a", PRICE)])
+
+
+def test_a_function_that_ends_the_process_is_a_failed_one() -> None:
+    @vn.udf(returns=vn.Int64)
+    def leaves(numbers: Any) -> Any:
+        sys.exit(0)
+
+    engine = engine_of(lambda rows: rows.select(n=leaves(col("id"))))
+    with pytest.raises(UserCodeFailed, match="SystemExit"):
+        changes(engine, 0, [(1, "a", PRICE)])
 
 
 def test_a_function_that_is_interrupted_is_not_called_again() -> None:

@@ -67,6 +67,17 @@ WRONG = {
     "a recursive step with an aggregate": HEAD
     + "CREATE MATERIALIZED VIEW a AS WITH RECURSIVE r (n) AS (SELECT k FROM u UNION ALL SELECT max(n) FROM r) "
     "SELECT * FROM r;",
+    "a function that Spark does not have": HEAD
+    + "CREATE MATERIALIZED VIEW a AS SELECT k, summ(v) AS m FROM t GROUP BY k;",
+    "a window of another system": HEAD
+    + "CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR);",
+    "a month": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT ts + INTERVAL '1' MONTH AS later FROM t;",
+    "null where a number does not fit": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT try_add(k, 1) AS more FROM t;",
+    "a cast to null": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT try_cast(v AS INT) AS i FROM t;",
+    "a time out of reach": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k FROM t WHERE ts < TIMESTAMP '9999-12-31';",
+    "a day out of reach": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, DATE '+10000-01-01' AS d FROM t;",
+    "a word of Python's": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k AS class FROM t;",
+    "texts of a group in one": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, listagg(s, ',') AS x FROM t GROUP BY k;",
 }
 
 
