@@ -128,7 +128,10 @@ class StateDamaged(StorageError):
 class WrongState(CallerError):
     """The state directory belongs to another app."""
 
-    message = "state directory {path} was made by {found}, this is {wanted}; give the service another state.path"
+    message = (
+        "state directory {path} was made by {found}, this is {wanted}; give the service another state.path, or keep "
+        "the app's name: vn.App(…) in Python, SET name = '…' in SQL, where it is the file's otherwise"
+    )
     path: str
     found: str
     wanted: str

@@ -43,21 +43,21 @@ class CalledStages:
             raise failure
 
     def _call(self, number: int, at: int, rows: int, width: int) -> int:
-        """Run int64[rows, width] at an address through a stage. Returns 0 if it has left its rows in the run."""
+        """Run int64[rows, width] at an address through a stage. Returns STAGE_DONE if it has left rows in the run."""
         try:
             # A copy, because a function of the program may keep what it is given.
             given = np.empty((rows, width), np.int64)
             ctypes.memmove(given.__array_interface__["data"][0], at, given.nbytes)
             made = np.ascontiguousarray(self._function(number)(given))
+            self._words[runs.MADE_AT] = made.__array_interface__["data"][0]
+            self._words[runs.MADE_ROWS], self._words[runs.MADE_WIDTH] = made.shape
+            self._made = made
+            return runs.STAGE_DONE
         except Exception:
-            return 1
+            return 0
         except BaseException as failure:
             self._failure = failure
-            return 1
-        self._made = made
-        self._words[runs.MADE_AT] = made.__array_interface__["data"][0]
-        self._words[runs.MADE_ROWS], self._words[runs.MADE_WIDTH] = made.shape
-        return 0
+            return 0
 
     def _function(self, number: int) -> Run:
         """A stage's function, compiled by its first call."""

@@ -34,6 +34,8 @@ INDEXES = 50
 (ROOM, ENLARGED, ANSWERS) = range(70, 73)
 # Stages that are Python's: the address of the function to call, and where it leaves the rows that it made.
 (STAGE, MADE_AT, MADE_ROWS, MADE_WIDTH) = range(73, 77)
+STAGE_DONE = 1
+"""What the function returns if it has left rows; a callback that Python interrupts returns 0."""
 RUN_WORDS = 77
 
 ANSWER_WORDS = 1 << 9
@@ -79,13 +81,13 @@ def parts_of(run):  # type: ignore[no-untyped-def]
     return load(run, PARTS)
 
 
-@njit(cache=True)
+@allocating
 def pool_words(run, first, count):  # type: ignore[no-untyped-def]
     """Constants of the plan."""
     return vector(load(run, POOL) + 8 * first, count)
 
 
-@njit(cache=True)
+@allocating
 def pool_rows(run, first, rows, columns):  # type: ignore[no-untyped-def]
     """Constants of the plan, as a matrix."""
     return matrix(load(run, POOL) + 8 * first, rows, columns)

@@ -61,6 +61,7 @@ from vernier.operators.kernels.runs import (
     SELECT_KEYS,
     SPLIT_ROUNDS,
     STAGE,
+    STAGE_DONE,
     TOO_LARGE,
     TOUCHED_KEYS,
     WORKED,
@@ -98,7 +99,7 @@ _pair_rows = OF_PAIR_ROWS.intrinsic()
 @njit(cache=True)
 def _called(run, number, rows):  # type: ignore[no-untyped-def]
     """Run rows through a stage of Python's: (rows, status). The memory that it leaves them in is Python's."""
-    if invoke(load(run, STAGE), (number, rows.ctypes.data, rows.shape[0], rows.shape[1])) != 0:
+    if invoke(load(run, STAGE), (number, rows.ctypes.data, rows.shape[0], rows.shape[1])) != STAGE_DONE:
         return rows, NOT_HERE
     made = np.empty((load(run, MADE_ROWS), load(run, MADE_WIDTH)), np.int64)
     copy_bytes(made.ctypes.data, load(run, MADE_AT), 8 * made.size)

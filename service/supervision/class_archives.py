@@ -11,6 +11,7 @@ again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -54,9 +55,14 @@ def make(say: Callable[[str], None] = lambda line: None) -> None:
     if not missing():
         return
     os.environ[RECORD] = "1"
-    with tempfile.TemporaryDirectory(prefix="vernier-archives-") as folder:
+    with tempfile.TemporaryDirectory(prefix="va-") as folder:  # short, because it holds sockets
         say("running a small service")
-        _run(Path(folder))
+        try:
+            _run(Path(folder))
+        except BaseException:
+            for kind in KINDS:
+                recorded(archive(kind, class_path(kind))).unlink(missing_ok=True)
+            raise
     for kind in KINDS:
         wanted = archive(kind, class_path(kind))
         for old in wanted.parent.glob(f"{kind}-*.jsa"):
@@ -70,7 +76,8 @@ def make(say: Callable[[str], None] = lambda line: None) -> None:
 
 
 def _run(folder: Path) -> None:
-    """Run a service in a folder for some epochs, which its heartbeat produces. Its JVMs have ended on return."""
+    """Run a service in a folder for some epochs, which its heartbeat produces. Its JVMs have ended on return: in order,
+    so that they write their archives, or at once if it fails or is interrupted."""
     from vernier.service.kafka.embedded_broker import EmbeddedBroker
     from vernier.service.supervision.parent_watch import command
     from vernier.storage.blob.location import BlobLocation
@@ -80,7 +87,7 @@ def _run(folder: Path) -> None:
     program.write_text(_PROGRAM, encoding="utf-8")
     place.open().prepare(FOLDERS)
     head, pause, deadline = StateDirectory(place), threading.Event(), time.monotonic() + SECONDS
-    broker = EmbeddedBroker(folder / "kafka")
+    broker, ended = EmbeddedBroker(folder / "kafka"), False
     try:
         broker.start()
         words = {
@@ -96,6 +103,8 @@ def _run(folder: Path) -> None:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
+                env={**os.environ, "TMPDIR": str(folder)},
+                start_new_session=True,
             )
         try:
             while head.head() < EPOCHS:
@@ -104,13 +113,19 @@ def _run(folder: Path) -> None:
                 pause.wait(0.1)
             driver.terminate()
             driver.wait(SECONDS)
+            ended = True
         finally:
-            driver.kill()
+            if not ended:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
             if driver.stdin is not None:
                 driver.stdin.close()
     finally:
-        broker.stop(SECONDS)
+        if ended:
+            broker.stop(SECONDS)
+        else:
+            broker.kill()
 
 
 def _last(log: Path) -> str:

@@ -59,7 +59,7 @@ export class Health {
     return this.staleMs + performance.now() - this.answered;
   }
 
-  /** Show the state; asks why if the answers are old. */
+  /** Show the state; asks now and then whether something holds the answers back, and what. */
   async show() {
     const [kind, words, title, next] = this.#judge();
     at("state").className = `pill ${kind}`;
@@ -73,8 +73,7 @@ export class Health {
       say(at("notice-title"), title);
       this.#steps(next);
     }
-    const old = this.connected && (this.problem || this.staleMs > STALE_MS);
-    if (!old) this.reasons = [];
+    if (!this.connected) this.reasons = [];
     else if (performance.now() - this.asked > WHY_EVERY_MS) {
       this.asked = performance.now();
       const answer = await ask("/readyz").catch((problem) => problem.body);
@@ -131,6 +130,14 @@ export class Health {
       ];
     }
     if (this.session.broken) return ["stale", "reconnecting", "", []];
+    if (this.reasons.length) {
+      return [
+        "stale",
+        "held back",
+        "Epochs are made, but newer answers wait.",
+        ["All answers are exact as of the newest frontier.", ...this.#why()],
+      ];
+    }
     return ["live", this.change ? `live; ${this.change}` : "live", "", []];
   }
 
