@@ -37,6 +37,7 @@ export class Health {
     this.problem = null;
     this.answered = performance.now();
     this.committed = committed ?? this.committed;
+    if (this.staleMs > STALE_MS && staleMs <= STALE_MS) this.reasons = []; // those were of the standstill
     this.staleMs = staleMs;
   }
 
