@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
+
 from vernier.service.errors import SparkFailed
 from vernier.service.toolchain.jvm import RECORD, Kind, archive, class_path, recorded
 from vernier.storage.errors import VernierError
@@ -116,8 +118,7 @@ def _run(folder: Path) -> None:
             ended = True
         finally:
             if not ended:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(driver.pid, signal.SIGKILL)
+                _kill(driver.pid)
             driver.wait()
             if driver.stdin is not None:
                 driver.stdin.close()
@@ -126,6 +127,15 @@ def _run(folder: Path) -> None:
             broker.stop(SECONDS)
         else:
             broker.kill()
+
+
+def _kill(pid: int) -> None:
+    """End a process and all below it at once; a JVM has a process group of its own."""
+    with contextlib.suppress(psutil.Error):
+        own = psutil.Process(pid)
+        for one in (*own.children(recursive=True), own):
+            with contextlib.suppress(psutil.Error):
+                one.kill()
 
 
 def _last(log: Path) -> str:
