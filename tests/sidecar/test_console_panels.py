@@ -188,6 +188,27 @@ def test_a_pipeline_that_stops_is_told_with_the_next_step(console: Console) -> N
     expect(page.locator("#notice")).to_be_hidden()
 
 
+def test_what_holds_answers_back_is_told_while_epochs_go_on(console: Console) -> None:
+    page = console.page
+    why = "its frontier has been at 5 for 9.0 s while 3 updates wait"
+    lagging = {"ready": False, "laggards": [{"laggard": "source edges", "why": why}]}
+    page.route("**/readyz", lambda route: route.fulfill(status=503, json=lagging))
+    for row in range(50, 60):
+        console.commit((row, 1))
+        page.wait_for_timeout(500)
+        if page.locator("#state").inner_text() == "held back":
+            break
+    expect(page.locator("#state")).to_have_text("held back")
+    expect(page.locator("#notice")).to_contain_text(f"source edges: {why}")
+    page.unroute("**/readyz")
+    for row in range(60, 70):
+        console.commit((row, 1))
+        page.wait_for_timeout(500)
+        if page.locator("#state").inner_text() == "live":
+            break
+    expect(page.locator("#state")).to_have_text("live")
+
+
 def test_a_sidecar_that_goes_and_comes_back(builder: StateBuilder, browser: Browser) -> None:
     begin(builder)
     with running(builder.path) as first:
