@@ -23,10 +23,9 @@ _Function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
 
 
 class CalledStages:
-    """called: the stages by number, each with its operator and the number of columns behind its rows. run: the words of
-    the run, which must not move."""
+    """called: the stages by number, each with its operator. run: the words of the run, which must not move."""
 
-    def __init__(self, called: Sequence[tuple[int, Stage, int]], operators: Mapping[int, Operator], run: Ints) -> None:
+    def __init__(self, called: Sequence[tuple[int, Stage]], operators: Mapping[int, Operator], run: Ints) -> None:
         self._called, self._operators = called, operators
         self._functions: dict[int, Run] = {}
         words: memoryview[int] = memoryview(run)  # type: ignore[arg-type, assignment, unused-ignore]
@@ -62,6 +61,7 @@ class CalledStages:
     def _function(self, number: int) -> Run:
         """A stage's function, compiled by its first call."""
         if number not in self._functions:
-            op, stage, tail = self._called[number]
-            self._functions[number] = compile_stage(stage, tail, self._operators[op].scope)
+            op, stage = self._called[number]
+            operator = self._operators[op]
+            self._functions[number] = compile_stage(stage, operator.depth + 2, operator.scope)
         return self._functions[number]

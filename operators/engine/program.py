@@ -63,7 +63,7 @@ class Program:
     """code: int64[ops, CODE_WORDS]; pool: constants; root: how many operators the root scope has, which come first;
     traces: their names, by number; indexes: the prefix indexes that it needs, by number, each of a trace; calls: the
     kernels that it needs beside those of all programs, by their place in a run; called: the stages that are Python's,
-    by number, each with its operator and the number of columns behind its rows; places: the row of each operator;
+    by number, each with its operator; places: the row of each operator;
     sources: rows by name; views: rows by name, and how many words their updates have; buckets: how many there are;
     together: whether it can also run on several workers."""
 
@@ -75,7 +75,7 @@ class Program:
     buckets: int
     indexes: list[tuple[int, Column]]
     calls: set[int]
-    called: list[tuple[int, Stage, int]]
+    called: list[tuple[int, Stage]]
     together: bool = True
     sources: dict[str, int] = field(default_factory=dict)
     views: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class _Writer:
         self.buckets = 0
         self.indexes: list[tuple[int, Column]] = []
         self.calls = set[int]()
-        self.called: list[tuple[int, Stage, int]] = []
+        self.called: list[tuple[int, Stage]] = []
         self.ops = {op.id: op for op in plan.ops}
         self.order = [self.ops[op] for op in order]
         self.routes: set[int] = set()  # the operators whose routes are written
@@ -157,7 +157,7 @@ class _Writer:
                 self.put(head, code.ravel(), constants, words)
             else:
                 self.put((layout.CALL, tail, len(self.called)))
-                self.called.append((op.id, one, tail))
+                self.called.append((op.id, one))
             count += 1
         self.put((0,) * 6)  # the kernel reads six words of each stage
         return at, count

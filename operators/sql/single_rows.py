@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from vernier.operators.sql.refusals import refuse
-from vernier.operators.sql.trees import Tree
+from vernier.operators.sql.trees import Tree, is_row_number
 
 _SAME = frozenset(
     {"Filter", "Sort", "SubqueryAlias", "View", "LocalLimit", "Offset", "Window", "WindowGroupLimit", "ResolvedHint"}
@@ -181,7 +181,7 @@ def _numbered(tree: Tree, tests: list[Tree]) -> frozenset[int] | None:
                     and _is_number(test.children[1], 1)
                     for test in tests
                 )
-                if first and one.one.kind == "WindowExpression" and one.one.children[0].kind == "RowNumber":
+                if first and is_row_number(one.one):
                     columns = [_plain(part) for part in tree.trees("partitionSpec")]
                     return None if None in columns else frozenset(part for part in columns if part is not None)
         tree = tree.one

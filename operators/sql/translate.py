@@ -33,8 +33,8 @@ from vernier.operators.sql.relations import Relation, fresh, one_row, picked, us
 from vernier.operators.sql.sessions import in_sessions
 from vernier.operators.sql.single_rows import Keys, always_one, key_of, need_single, with_keys
 from vernier.operators.sql.temporal import during, is_temporal
-from vernier.operators.sql.trees import Tree, tree_of
-from vernier.operators.sql.windows import is_row_number, most_of_partitions, window
+from vernier.operators.sql.trees import Tree, is_row_number, tree_of
+from vernier.operators.sql.windows import most_of_partitions, window
 
 Outputs = Sequence[Mapping[str, Any]]
 
@@ -286,10 +286,7 @@ def _limit(translation: Translation, tree: Tree) -> Relation:
     skipped = 0
     if below.kind == "Offset":
         skipped, below = _count(below, "offsetExpr"), below.one
-    projections: list[Tree] = []
-    while below.kind == "Project":
-        projections.append(below)
-        below = below.one
+    projections, below = _under_projections(below)
     order: tuple[Tree, ...] = ()
     if below.kind == "Sort":
         order, below = below.trees("order"), below.one
@@ -305,6 +302,15 @@ def _limit(translation: Translation, tree: Tree) -> Relation:
         scope = found.scope
         found = found.project([(part.id, part.name, scope.of(part)) for part in one.trees("projectList")])
     return found
+
+
+def _under_projections(tree: Tree) -> tuple[list[Tree], Tree]:
+    """The projections on top of a plan, from above, and what is below them."""
+    projections = list[Tree]()
+    while tree.kind == "Project":
+        projections.append(tree)
+        tree = tree.one
+    return projections, tree
 
 
 def _first(found: Relation, order: Sequence[Tree], count: int, skipped: int) -> Relation:
@@ -351,10 +357,7 @@ def _window(translation: Translation, tree: Tree, most: int | None = None) -> Re
 def _sorted(translation: Translation, tree: Tree) -> tuple[Relation, list[Order]]:
     """The rows of a plan, and the order in which a Sort below projections has put them, whose columns may be none of
     the plan's. Spark numbers the rows of a correlated subquery with ORDER BY and LIMIT in that order."""
-    projections, below = list[Tree](), tree
-    while below.kind == "Project":
-        projections.append(below)
-        below = below.one
+    projections, below = _under_projections(tree)
     if below.kind != "Sort":
         return translation.relation(tree), []
     found, by = ordered(translation.relation(below.one), below.trees("order"))

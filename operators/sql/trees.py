@@ -84,6 +84,11 @@ def tree_of(nodes: Sequence[dict[str, Any]]) -> Tree:
     return read()
 
 
+def is_row_number(tree: Tree) -> bool:
+    """Whether an expression is row_number() over a window."""
+    return tree.kind == "WindowExpression" and tree.children[0].kind == "RowNumber"
+
+
 def compact(plan: Any) -> Any:
     """A plan without what nothing reads: Java's ids, positions and empty fields. It is what a cache keeps."""
     if isinstance(plan, list):

@@ -20,7 +20,7 @@ from vernier.operators.sql.frames import Frame, framed
 from vernier.operators.sql.places import numbered
 from vernier.operators.sql.refusals import refuse
 from vernier.operators.sql.relations import Relation, fresh, usable
-from vernier.operators.sql.trees import Tree
+from vernier.operators.sql.trees import Tree, is_row_number
 
 Ordered = Callable[[Relation, Sequence[Tree]], tuple[Relation, list[Order]]]
 _RANKS = {"Rank": Collection.rank, "DenseRank": Collection.dense_rank, "RowNumber": Collection.row_number}
@@ -50,11 +50,6 @@ def most_of_partitions(tree: Tree, tests: Sequence[Tree]) -> int | None:
             ):
                 found.append(int(other.fields["value"]) + kinds[test.kind])
     return min(found) if found and 1 <= min(found) <= MOST_FIRST else None
-
-
-def is_row_number(tree: Tree) -> bool:
-    """Whether an expression is row_number() over a window."""
-    return tree.kind == "WindowExpression" and tree.children[0].kind == "RowNumber"
 
 
 MOST_FIRST = 100_000

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _CONDITION = re.compile(r"([A-Za-z_]\w*)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _COUNTERS = 10**15
+_INSTANTS = ("TimestampNs", "TIMESTAMP_NS")
+"""Types of nanoseconds: in views, and in answers of SQL."""
 _OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -126,7 +128,7 @@ def shown(row: Sequence[object], kinds: Sequence[str]) -> list[object]:
     """A row for people: nanoseconds as dates, as in `instant`; lists and structs as JSON. kinds: its columns' types."""
     return [
         _date(value)
-        if kind.startswith("TimestampNs") and value is not None
+        if kind.partition(" ")[0] in _INSTANTS and value is not None
         else json_line(value)
         if isinstance(value, (list, dict))
         else value

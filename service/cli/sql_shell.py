@@ -147,6 +147,7 @@ def _show(answer: Answer, form: str) -> None:
         columns = [{"name": name, "type": kind} for name, kind in answer.columns]
         print(json_line(times | {"columns": columns, "rows": list(answer)}))
         return
-    print(table(names, [shown(list(row.values()), [kind for _, kind in answer.columns]) for row in answer]))
+    kinds = [kind for _, kind in answer.columns]
+    print(table(names, [shown([row[name] for name in names], kinds) for row in answer]))
     plural = "" if len(answer) == 1 else "s"
     print(f"({len(answer)} row{plural} as of {instant(answer.as_of)})", file=sys.stderr)

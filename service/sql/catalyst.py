@@ -136,8 +136,10 @@ class Catalyst:
             plan = json.loads(optimised.toJSON())
             complete(optimised, plan, self.spark)
             names = [{"name": one["name"], "type": one["type"], "nullable": one["nullable"]} for one in output]
-            tries = sorted({tried for one in expressions(optimised) if (tried := _tries(one)) is not None})
-            return {"plan": plan, "output": names, "analysed": sorted(_classes(steady)), "tries": tries}
+            tries = set[str]()
+            if "try_" in query.lower():  # a walk asks the JVM about each expression
+                tries = {tried for one in expressions(optimised) if (tried := _tries(one)) is not None}
+            return {"plan": plan, "output": names, "analysed": sorted(_classes(steady)), "tries": sorted(tries)}
         except PySparkException as error:
             found = _failure(error)
             if found["condition"].startswith("UNRESOLVED_ROUTINE"):
