@@ -21,6 +21,8 @@ LARGEST_LOG = 32 << 20
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 30
 _STANDBY_SECONDS = 0.5
+WORD_SECONDS = 10
+"""How often a process that is not ready yet is mentioned."""
 _log = logging.getLogger("vernier.up")
 
 Say = Callable[[str], None]
@@ -54,6 +56,8 @@ class Child:
     was_ready: bool = False
     deaths: int = 0
     left: bool = False
+    until_ready: str = ""
+    """What it does until it is ready, for people who wait for it."""
     standby: bool | None = None
     """None until it is known. A standby that took over stays so until it is started again."""
     waits: Callable[[], bool] = lambda: False
@@ -64,6 +68,7 @@ class Child:
     _since: float = 0.0
     _look_at: float = 0.0
     _not_before: float = 0.0
+    _word_at: float = 0.0
     _died: float | None = None
     """When it died, until it is ready again."""
 
@@ -86,6 +91,7 @@ class Child:
                 env={**os.environ, **self.environment},
             )
         self._since, self.standby = time.monotonic(), None
+        self._word_at = self._since + WORD_SECONDS
 
     def ask(self) -> None:
         """Ask the process to stop (SIGTERM)."""
@@ -126,6 +132,9 @@ class Child:
             elif self._died is not None and self._holds(self.ready):
                 say(f"{self.name}: ready again, {time.monotonic() - self._died:.1f} s after it died")
                 self._died = None
+            elif not self.was_ready and not self.standby and time.monotonic() >= self._word_at:
+                self._word_at += WORD_SECONDS
+                say(f"{self.name}: not ready yet after {time.monotonic() - self._since:.0f} s: {self.until_ready}")
             if self.deaths and time.monotonic() - self._since > _STEADY_SECONDS:
                 self.deaths = 0
             self._trim()

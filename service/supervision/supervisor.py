@@ -208,6 +208,7 @@ class Supervisor:
                 waits=lambda: self._driver_waits(head),
                 started=lambda: before.look(head),
                 ended=lambda: self._bury(head),
+                until_ready=f"Spark starts and makes the first epoch; its log is {logs / 'driver.log'}",
             ),
             Child(
                 "sidecar",
@@ -216,6 +217,7 @@ class Supervisor:
                 logs / "sidecar.log",
                 lambda: alive(settings.http),
                 stop_seconds=10,
+                until_ready=f"the HTTP server starts; its log is {logs / 'sidecar.log'}",
             ),
             *([self._publisher(logs, head)] if settings.publishes else []),
             *(make(self) for make in self.extra),

@@ -83,6 +83,23 @@ def stubborn(modules: Path) -> Iterator[Child]:
     child.stop(0)
 
 
+def test_a_process_that_takes_long_to_start_is_mentioned(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vernier.service.supervision.child.WORD_SECONDS", 0.1)
+    mark = modules / "mark"
+    child = Child("late", "sleeper", [str(mark)], modules / "late.log", (modules / "ready").exists, stop_seconds=10)
+    child.until_ready = f"bread is baked; its log is {child.log}"
+    said: list[str] = []
+    try:
+        until(lambda: len(said) >= 3, child, said)
+        assert said[0] == "late: starting"
+        assert said[1].startswith("late: not ready yet after 0 s: bread is baked; its log is "), said
+        (modules / "ready").touch()
+        until(lambda: child.was_ready, child, said)
+        assert said[-1] == "late: ready"
+    finally:
+        child.stop()
+
+
 def test_what_dies_comes_back(sleeper: Child) -> None:
     said: list[str] = []
     gone: list[bool] = []
