@@ -25,7 +25,7 @@ from vernier.operators.language.expr.expression import (
 from vernier.operators.language.types.decimals import Decimal
 from vernier.operators.language.types.scalars import Bool, Float64, Int64, TimestampNs, Type
 from vernier.operators.language.types.schema import RowType
-from vernier.operators.language.types.texts import String
+from vernier.operators.language.types.texts import List, String
 from vernier.operators.sql.date_formats import formatted
 from vernier.operators.sql.literals import MICROSECONDS, kind_of, literal
 from vernier.operators.sql.patterns import may_follow_empty, translated
@@ -193,6 +193,17 @@ def _in(scope: Expressions, tree: Tree) -> Expr:
 def _like(scope: Expressions, tree: Tree) -> Expr:
     left, right = map(scope.of, tree.children[:2])
     return Call("like", (left, right))
+
+
+def _concat_ws(scope: Expressions, tree: Tree) -> Expr:
+    """concat_ws(separator, …). Spark gives a NULL among the values the type of a list; it is left out, as all nulls."""
+    separator, *parts = map(scope.of, tree.children)
+    values = [part for part in parts if not (isinstance(part, Cast) and scope.type(part.part) is None)]
+    if any(isinstance(scope.type(value), List) for value in values):
+        raise refuse(
+            "concat_ws() joins texts here, not the elements of a list; compute it in Python with vn.udf", "concat_ws"
+        )
+    return Call("concat_ws", (separator, *(values or [Literal("", String())])))
 
 
 def _trim(side: str) -> Callable[[Expressions, Tree], Expr]:
@@ -476,7 +487,6 @@ _CALLS = {
     "StringRepeat": "repeat",
     "Reverse": "reverse",
     "Concat": "concat",
-    "ConcatWs": "concat_ws",
     "Year": "year",
     "Quarter": "quarter",
     "Month": "month",
@@ -514,6 +524,7 @@ _FORMS: dict[str, Callable[[Expressions, Tree], Expr]] = {
     "If": _if,
     "In": _in,
     "Like": _like,
+    "ConcatWs": _concat_ws,
     "StringTrim": _trim("trim"),
     "StringTrimLeft": _trim("ltrim"),
     "StringTrimRight": _trim("rtrim"),

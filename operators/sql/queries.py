@@ -333,6 +333,12 @@ def _check_names(output: Sequence[Mapping[str, Any]]) -> None:
                 problem=f"two columns of the query are named {name!r}; rename one with AS", words=(name.lower(),)
             )
         seen.add(name.lower())
+        if one["type"] == "void":
+            raise Refused(
+                problem=f"column {name} of the query is NULL of no type; write CAST(NULL AS BIGINT) AS {name}, "
+                "or another type",
+                words=(name.lower(), "null"),
+            )
 
 
 def _place(error: Refused, tokens: Tokens) -> Location | None:
