@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from vernier.service.codec.instants import format_instant
 from vernier.storage.errors import CallerError
-from vernier.storage.updates import CLOSED, MIN_TIME
+from vernier.storage.time.lattice import CLOSED, MIN_TIME
 
 if TYPE_CHECKING:
     from vernier.service.client.answers import Event, Rows

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 from vernier.storage.errors import CallerError
-from vernier.storage.updates import CLOSED, MIN_TIME
+from vernier.storage.time.lattice import CLOSED, MIN_TIME
 
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)?",

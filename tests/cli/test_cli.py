@@ -18,17 +18,27 @@ from tests.cli.command import PATIENCE, ROOT, VERNIER, environment, start, verni
 BFS = ROOT / "tests/programs/bfs.py"
 
 
-def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+def _loaded(packages: set[str], arguments: list[str], folder: Path) -> str:
+    """Which of the packages a command loads, and its exit status."""
     script = (
         "import sys, vernier.service.cli.main\n"
-        "status = vernier.service.cli.main.run(['replay', '--help'])\n"
-        "heavy = {'numpy', 'numba', 'pyarrow', 'pyspark', 'pandas', 'httpx', 'kafka', 'rich', 'fastapi', 'pydantic'}\n"
-        "print(sorted(heavy & set(sys.modules)), status)\n"
+        f"status = vernier.service.cli.main.run({arguments})\n"
+        f"print(sorted({packages} & set(sys.modules)), status)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "[] 0"
+    return done.stdout.splitlines()[-1]
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    heavy = {"numpy", "numba", "pyarrow", "pyspark", "pandas", "httpx", "kafka", "rich", "fastapi", "pydantic"}
+    assert _loaded(heavy, ["replay", "--help"], tmp_path) == "[] 0"
+
+
+def test_a_question_loads_no_engine(tmp_path: Path) -> None:
+    asked = ["query", "paths", "--url", "http://127.0.0.1:1"]
+    assert _loaded({"numba", "pyspark", "pandas", "kafka", "fastapi"}, asked, tmp_path) == "[] 1"
 
 
 def test_it_is_installed_and_a_module_too(tmp_path: Path) -> None:
