@@ -137,8 +137,8 @@ class SqlTable:
         conditions = []
         for name in view.key:
             given = sql.bindparam(f"key_{name}", type_=table.c[name].type)
-            same = table.c[name].is_not_distinct_from(given) if view.stored.field(name).nullable else None
-            conditions.append(table.c[name] == given if same is None else same)
+            column = table.c[name]
+            conditions.append(column.is_not_distinct_from(given) if _nullable(view, name) else column == given)
         keys = [{f"key_{name}": self._fit(part) for name, part in zip(view.key, key, strict=True)} for key in rows]
         connection.execute(table.delete().where(sql.and_(*conditions)), keys)
         added = [{name: self._fit(value) for name, value in row.items()} for row in rows.values() if row is not None]
@@ -154,20 +154,24 @@ class SqlTable:
     def _table(self, view: ViewType) -> sql.Table:
         """The table of a view; a column for each of the view's, and its key as the primary key if it cannot be null."""
         if view.meaning not in self._tables:
-            keyed = not any(view.stored.field(name).nullable for name in view.key)
+            keyed = not any(_nullable(view, name) for name in view.key)
             sqlite = self._engine.dialect.name == "sqlite"
             catalog = sql.MetaData()
             columns = []
             for field in view.schema.fields:
-                # A NaN is a null to some databases.
-                nullable = field.nullable or isinstance(field.type, Float64)
-                key = keyed and field.name in view.key
+                key, nullable = keyed and field.name in view.key, _nullable(view, field.name)
                 columns.append(sql.Column(field.name, _kind(field, sqlite), primary_key=key, nullable=nullable))
             self._tables[view.meaning] = sql.Table(self._table_name, catalog, *columns)
         return self._tables[view.meaning]
 
     def _failed(self, error: SQLAlchemyError) -> TargetFailed:
         return TargetFailed(place=self._place, problem=str(getattr(error, "orig", None) or error).splitlines()[0])
+
+
+def _nullable(view: ViewType, name: str) -> bool:
+    """Whether a column of the table may have nulls. A NaN is a null to some databases."""
+    field = view.schema.field(name)
+    return field.nullable or isinstance(field.type, Float64)
 
 
 def _kind(field: Field, sqlite: bool) -> Any:

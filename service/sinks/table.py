@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernier.operators.language.types.parts import Slot
+from vernier.operators.language.types.scalars import Float64
 from vernier.operators.language.types.structs import Struct
 from vernier.operators.language.types.texts import List
 from vernier.service.codec.arrowjson import json_texts
@@ -60,4 +62,7 @@ def _plain(column: pa.Array, slot: Slot) -> list[Any]:
         texts = json_texts(slot, column.cast(slot.type.arrow))
         column = pc.if_else(column.is_valid(), texts, pa.scalar(None, texts.type))
     values: list[Any] = column.to_pylist()
+    if isinstance(slot.type, Float64):
+        # A NaN equals another one only if they are the same object, and keys are compared.
+        values = [math.nan if value != value else value for value in values]
     return values

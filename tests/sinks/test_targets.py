@@ -328,6 +328,30 @@ def test_every_type_in_a_table(tmp_path: Path) -> None:
         ]
 
 
+def test_a_key_that_is_nan_in_a_table(tmp_path: Path) -> None:
+    """SQLite has a null for a NaN; and in Python a NaN is not equal to another one."""
+    view = {"reach": (row_type(x="Float64", n="Int64"), ["x"])}
+    builder, nan = StateBuilder(tmp_path / "state", view), float("nan")
+    builder.commit(10, {"reach": [((nan, 1), 3, 1), ((2.0, 1), 3, 1), ((nan, 1), 4, -1), ((nan, 2), 4, 1)]})
+    place = SqlTable(f"sqlite:///{tmp_path}/v.db", "reach", "t")
+    channel, history = Channel(Alone("reach", place), {"reach": SINK}, 0, 9), History(StateDirectory(builder.path))
+
+    def shown() -> list[Any]:
+        history.poll()
+        channel.turn(history)
+        assert not channel.target.problems
+        with sqlite3.connect(tmp_path / "v.db") as connection:
+            return connection.execute("select x, n from reach order by x").fetchall()
+
+    assert shown() == [(None, 2), (2.0, 1)]
+    builder.commit(20, {"reach": [((nan, 2), 11, -1), ((nan, 3), 11, 1)]})
+    assert shown() == [(None, 3), (2.0, 1)]
+    builder.commit(30, {"reach": [((nan, 3), 21, -1), ((nan, 4), 21, 1), ((nan, 4), 22, -1)]})
+    assert shown() == [(2.0, 1)]
+    builder.close()
+    channel.target.close()
+
+
 def test_a_view_with_several_rows_of_a_key_is_no_table(tmp_path: Path) -> None:
     builder = StateBuilder(tmp_path / "state", VIEW)
     builder.commit(10, {"reach": [((1, 2), 3, 1), ((1, 3), 4, 1), ((1, 4), 4, 1)]})
