@@ -12,12 +12,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from vernier.service.ingest.future_times import discarded
+from vernier.service.sinks.held_rows import HeldRows
 from vernier.service.views.head import Head
 from vernier.service.views.view import by_time, changes_between, sum_until
 from vernier.service.views.view_type import ViewType
@@ -40,7 +42,7 @@ class Step:
     """The changes of a view with lower <= time < upper, ordered by time, then row. heap: holds their long texts.
 
     A snapshot has the rows at a single time, upper - 1, as if they had been inserted then. With `restarts` it replaces
-    what was there before `lower` instead of adding to it.
+    what was there before `lower` instead of adding to it. held: what keys have at the end, where that is known.
     """
 
     view: ViewType
@@ -51,6 +53,7 @@ class Step:
     changes: Updates
     heap: Heap | None
     restarts: bool = False
+    held: HeldRows | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +76,8 @@ class History:
         self._state, self._newest = state, Head(state)
         self._parts: deque[Part] = deque(maxlen=most)
         self._types: dict[tuple[str, str, str, int], ViewType] = {}
+        self._traces: dict[str, dict[BatchRef, Batch]] = {}
+        """The open batches of the traces that `HeldRows` have read."""
         self._seen = NO_EPOCH
 
     @property
@@ -142,6 +147,8 @@ class History:
                 return steps or self._from_trace(view, reached, False)
             steps.append(_step(own, part, reached))
             count, reached = count + len(steps[-1].changes), part.upper
+        if steps and reached == newest.upper:
+            steps[-1] = replace(steps[-1], held=self._held(steps[-1].view, reached - 1))
         return steps
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -186,8 +193,28 @@ class History:
         lower = MIN_TIME if frontier is None else frontier
         if (not anew and (lower > since or since <= MIN_TIME)) or (frontier is None and since <= MIN_TIME):
             changes = changes_between(batches, own.stored.width, lower, upper)
-            return [Step(own, "updates", manifest.epoch, lower, upper, changes, heap)]
+            held = self._held(own, upper - 1)
+            return [Step(own, "updates", manifest.epoch, lower, upper, changes, heap, held=held)]
         return self._snapshot(own, manifest, batches, lower, since, frontier is not None)
+
+    def _held(self, view: ViewType, as_of: int) -> HeldRows:
+        """What keys of a view have at a time."""
+        return HeldRows(view.stored, as_of, partial(self._trace, view, as_of))
+
+    def _trace(self, view: ViewType, as_of: int) -> list[Batch] | None:
+        """The batches of a view's trace as the newest epoch has them; None if they no longer distinguish a time, or
+        the view has another meaning by now."""
+        with self._state.lease() as lease:
+            entry = lease.manifest.views.get(view.name)
+            if entry is None or entry.since > as_of or self._type(view.name, entry) is not view:
+                self._traces.pop(view.name, None)
+                return None
+            refs = [ref for shard in lease.manifest.traces[entry.trace].shards for ref in shard]
+            known = self._traces.get(view.name, {})
+            fresh = [ref for ref in refs if ref not in known]
+            known = known | dict(zip(fresh, self._open(fresh, {}), strict=True))
+        self._traces[view.name] = {ref: known[ref] for ref in refs}
+        return list(self._traces[view.name].values())
 
     def _snapshot(
         self, own: ViewType, manifest: Manifest, batches: Sequence[Batch], lower: int, since: int, restarts: bool

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from kafka.partitioner.default import murmur2
@@ -27,6 +28,8 @@ from vernier.service.sinks.history import Step
 from vernier.storage.errors import CallerError
 from vernier.storage.kernels.hashing import key_rows, partition_rows
 from vernier.storage.updates import Ints
+
+Flags = npt.NDArray[np.bool_]
 
 Kind = Literal["updates", "progress", "snapshot"]
 MESSAGE_BYTES = 256 << 10
@@ -189,7 +192,8 @@ def changes_by_key(step: Step, form: str = "upsert") -> Iterator[Keyed]:
 def key_changes(step: Step, form: str) -> tuple[Ints, list[tuple[int, int]]]:
     """The order of a step's changes by time, key, then deletions before insertions, and in that order where the changes
     of each key at each time begin and end. Raises NotOneRow, which names the format, unless each is a deletion, an
-    insertion, or one of both.
+    insertion, or one of both, what a key loses is what it had, and, where that is known, it has at the end what it got
+    last. Raises StorageErrors.
     """
     view, updates = step.view, step.changes
     if not len(updates):
@@ -207,11 +211,28 @@ def key_changes(step: Step, form: str) -> tuple[Ints, list[tuple[int, int]]]:
     single = (length == 1) & (np.abs(diff[first]) == 1)
     both = (length == 2) & (diff[first] == -1) & (diff[stop - 1] == 1)
     wrong = np.flatnonzero(~(single | both))
+    if not len(wrong):
+        wrong = _inconsistent(step, data[first, :words], diff[first] < 0, diff[stop - 1] > 0)
     if len(wrong):
         at = order[first[wrong[:1]]]
         (key,) = joined(*_object(_columns(step, view.key, at))).to_pylist()
         raise NotOneRow(view=view.name, key=key, time=int(updates.time[at[0]]), format=form)
     return order, list(zip(first.tolist(), stop.tolist(), strict=True))
+
+
+def _inconsistent(step: Step, keys: Ints, before: Flags, after: Flags) -> Ints:
+    """Where keys cannot have had at most one row. keys: those of the changes, ordered by time; before, after: whether a
+    change takes a row and gives one."""
+    order = np.lexsort(keys.T[::-1]) if keys.shape[1] else np.arange(len(keys))
+    keys, before, after = keys[order], before[order], after[order]
+    ends = np.ones(len(keys), np.bool_)
+    ends[:-1] = (keys[1:] != keys[:-1]).any(axis=1)
+    wrong = np.flatnonzero(~ends[:-1] & (after[:-1] != before[1:])) + 1
+    if not len(wrong) and step.held is not None and keys.shape[1]:
+        last = np.flatnonzero(ends)
+        held = step.held.count(keys[last])
+        wrong = wrong if held is None else last[held != after[last]]
+    return np.sort(order[wrong])
 
 
 def rows_as_arrays(step: Step) -> list[str]:

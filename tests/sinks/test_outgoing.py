@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -207,6 +208,66 @@ def test_several_rows_of_a_key_are_no_upserts(tmp_path: Path) -> None:
     with pytest.raises(NotOneRow, match=r'several rows of the key \{"node":1\} at 1'):
         list(sink("places", "upsert").messages(step))
     assert len(list(sink("places", "vernier").messages(step))) > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "time"),
+    [
+        ([[((1, "a"), 1, 1), ((1, "b"), 3, 1)]], 3),  # the second row comes while the first is there
+        ([[((1, "a"), 1, 1)], [((1, "b"), 13, 1)]], 13),
+        ([[((1, "a"), 1, 1), ((1, LONG), 3, 1), ((1, "a"), 4, -1)]], 3),
+        ([[((1, "a"), 1, 1)], [((1, LONG), 13, 1), ((1, "a"), 14, -1)]], 14),  # and the key is not gone
+        ([[((1, "a"), 1, 1), ((2, "a"), 1, 1)], [((1, "b"), 13, 1), ((1, "a"), 13, -1), ((2, "b"), 14, 1)]], 14),
+    ],
+)
+def test_several_rows_of_a_key_that_come_one_after_the_other(tmp_path: Path, changes: Any, time: int) -> None:
+    builder = StateBuilder(tmp_path, {"places": (row_type(node="Int64", name="String"), ["node"])})
+    history = History(StateDirectory(tmp_path))
+    out, reached = sink("places", "upsert"), MIN_TIME
+    for number, listed in enumerate(changes, 1):
+        builder.commit(10 * number, {"places": listed})
+        history.poll()
+        for step in history.steps("places", reached, history.newest.views["places"].meaning, 100):
+            if number == len(changes):
+                with pytest.raises(
+                    NotOneRow, match=rf"several rows of the key {{\"node\":.}} at {time}; format upsert"
+                ):
+                    list(out.messages(step))
+            else:
+                assert list(out.messages(step))
+            reached = step.upper
+    builder.close()
+
+
+@pytest.mark.parametrize("columns", [{"node": "Int64"}, {"node": "Int64", "part": "String"}])
+def test_the_rows_that_keys_have(tmp_path: Path, columns: dict[str, str]) -> None:
+    chance = random.Random(len(columns))
+    builder = StateBuilder(tmp_path, {"places": (row_type(**columns, name="String"), list(columns))}, shards=2)
+    history, model = History(StateDirectory(tmp_path)), ViewModel()
+    for epoch in range(1, 5):
+        changes: list[Change] = []
+        for _ in range(60):
+            row = (chance.randrange(20), *("ab" for _ in range(len(columns) - 1)), chance.choice(["a", "b", LONG]))
+            changes.append((row, 10 * epoch - 10 + chance.randrange(10), chance.choice([1, 1, -1])))
+        model.changes += changes
+        builder.commit(10 * epoch, {"places": changes})
+        history.poll()
+        assert history.newest is not None
+        (step,) = history.steps("places", 10 * epoch - 10, history.newest.views["places"].meaning, 1000)
+        assert step.held is not None
+        view = step.view.stored
+        words = sum(view.field(name).words for name in columns)
+        keys = np.unique(np.ascontiguousarray(step.changes.rows)[:, :words], axis=0)[::-1]
+        found = step.held.count(keys)
+        assert found is not None
+        wanted: Counter[int] = Counter()
+        for row, count in model.rows(10 * epoch).items():
+            wanted[row[0]] += max(count, 0)
+        nodes = view.field("node").offset
+        assert dict(zip(keys[:, nodes].tolist(), found.tolist())) == {
+            key: wanted[key] for key in keys[:, nodes].tolist()
+        }
+    builder.close()
 
 
 def test_a_topic_without_partitions_is_refused() -> None:
