@@ -63,9 +63,7 @@ class _Client:
         pass
 
     def send(self, topic: str, *, key: Any, value: Any, timestamp_ms: int = 0, partition: int = 0) -> None:
-        self.sent.append(
-            Record(topic, partition, len(self.sent), timestamp_ms, self._value(value), key=self._key(key))
-        )
+        self.sent.append(Record(topic, partition, len(self.sent), timestamp_ms, self._value(value), key=self._key(key)))
 
     def flush(self) -> None:
         pass
