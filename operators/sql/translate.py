@@ -167,6 +167,8 @@ def _positional(relations: Sequence[Relation], numbers: Sequence[int], names: Se
 def _united(translation: Translation, tree: Tree) -> list[Relation]:
     relations = [translation.relation(child) for child in tree.children]
     numbers = list(relations[0].ids)
+    if not numbers:  # nothing but the number of rows is read
+        return [one.project(()) for one in relations]
     return _positional(relations, numbers, relations[0].columns())
 
 
@@ -286,6 +288,8 @@ def _limit(translation: Translation, tree: Tree) -> Relation:
     skipped = 0
     if below.kind == "Offset":
         skipped, below = _count(below, "offsetExpr"), below.one
+    while below.kind == "LocalLimit":
+        below = below.one
     projections, below = _under_projections(below)
     order: tuple[Tree, ...] = ()
     if below.kind == "Sort":

@@ -96,8 +96,9 @@ class Lag:
                     # A single assignment, so a reader on another thread never sees a mix of two answers.
                     self._bounds = {(one.topic, one.partition): (first[one], end[one]) for one in where if one in end}
                     self._watch()
-                except (KafkaError, LagUnknown) as error:
-                    # The brokers are unreachable. The lag is unknown, so no lag is reported.
+                except (KafkaError, KeyError, LagUnknown) as error:
+                    # The brokers are unreachable, or this one has not heard of a new partition yet (KeyError). The lag
+                    # is unknown, so no lag is reported.
                     self._bounds = {}
                     _log.debug("no offsets: %s", error)
                 stopping.wait(POLL_SECONDS)

@@ -1,7 +1,9 @@
 """Heartbeat: records that the service sends to itself, so that epochs, and with them time, advance without input.
 
 Spark runs no batch without records and ends Python workers that are idle for a minute. The topic `<app>.heartbeat` has
-one partition per worker, so a heartbeat makes an epoch of exactly as many tasks as there are workers.
+one partition per worker, so a heartbeat makes an epoch of exactly as many tasks as there are workers. If it has fewer,
+because the brokers did not add any or the number of workers has just changed, each of these gets one: Spark then
+divides what it read.
 """
 
 from __future__ import annotations
@@ -58,15 +60,14 @@ class Heartbeat:
                 try:
                     if producer is None:
                         producer = KafkaProducer(**self._settings.kafka_client(), acks=1, max_block_ms=2_000)
-                    if len(producer.partitions_for(self._topic) or ()) < self._settings.workers:
-                        # Partitions were added a moment ago and this broker does not know them yet; a producer asks
-                        # again only when it is new.
-                        producer.close(timeout=1)
-                        producer = None
-                        continue
-                    for partition in range(self._settings.workers):
+                    known = len(producer.partitions_for(self._topic) or ())
+                    for partition in range(min(known, self._settings.workers)):
                         producer.send(self._topic, value=b"", partition=partition)
                     producer.flush(2)
+                    if known < self._settings.workers:
+                        # This broker may not know all partitions yet; a producer asks again only when it is new.
+                        producer.close(timeout=1)
+                        producer = None
                 except KafkaError as error:
                     # The brokers are unreachable. The query notices this too, and a heartbeat would have no effect.
                     _log.debug("no heartbeat: %s", error)

@@ -155,5 +155,6 @@ class ServiceTopics:
         create_topics(settings.kafka.bootstrap, dict.fromkeys(letters, 1), **options)  # type: ignore[arg-type]
         beat = {heartbeat_topic(name): settings.workers}
         kept = {"retention.ms": str(_HOUR_MS)}
-        found |= create_topics(settings.kafka.bootstrap, beat, config=kept, **options)  # type: ignore[arg-type]
+        # There may be more workers than when it was made.
+        found |= create_topics(settings.kafka.bootstrap, beat, config=kept, grow=True, **options)  # type: ignore[arg-type]
         return settings.ingestion(self._app, found)

@@ -23,12 +23,14 @@ def create_topics(
     config: Mapping[str, str] | None = None,
     replication: int = -1,
     timeout_seconds: float = 30,
+    grow: bool = False,
 ) -> dict[str, int]:
     """Create the topics (name → number of partitions) that do not exist; return how many partitions each has now.
 
     `config` holds settings of the new topics (`cleanup.policy`, …); `replication` -1 is the cluster's default. Existing
-    topics are left unchanged, whatever their number of partitions. Returns when every partition has a leader. Raises
-    BrokerError when the brokers cannot be reached or refuse.
+    topics are left unchanged, whatever their number of partitions; with `grow`, they get more if they have fewer and
+    the brokers allow it. Returns when every partition has a leader. Raises BrokerError when the brokers cannot be
+    reached or refuse.
     """
     try:
         admin = KafkaAdminClient(
@@ -48,7 +50,14 @@ def create_topics(
             wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(config or {})}
             with contextlib.suppress(TopicAlreadyExistsError):  # another process was faster
                 admin.create_topics({name: wanted})
-        return _partitions(admin, list(topics), time.monotonic() + timeout_seconds)
+        deadline = time.monotonic() + timeout_seconds
+        found = _partitions(admin, dict.fromkeys(topics, 1), deadline)
+        short = {name: count for name, count in topics.items() if found[name] < count}
+        if grow and short:
+            with contextlib.suppress(KafkaError):
+                admin.create_partitions(short)
+                found = _partitions(admin, topics, deadline)
+        return found
     except KafkaError as error:
         raise BrokerError(
             problem=f"cannot create topics {', '.join(topics)} on {bootstrap}: {_first_line(error)}"
@@ -74,13 +83,14 @@ def replaced_timestamps(client: Mapping[str, Any], topics: Collection[str]) -> l
     return [topic for topic in topics if found.get(topic, {}).get(TIMESTAMPS, {}).get("value") == REPLACED]
 
 
-def _partitions(admin: KafkaAdminClient, topics: list[str], deadline: float) -> dict[str, int]:
-    """The numbers of partitions, once the broker that is asked knows all of them. Each question may go to another
-    broker, and one that has not heard of a new topic yet describes it as one without partitions."""
+def _partitions(admin: KafkaAdminClient, least: Mapping[str, int], deadline: float) -> dict[str, int]:
+    """The numbers of partitions of topics, once the broker that is asked knows at least so many of each. Each question
+    may go to another broker, and one that has not heard of a new topic yet describes it as one without partitions."""
+    topics = list(least)
     while (left := deadline - time.monotonic()) > 0:
         admin.wait_for_topics(topics, timeout_ms=left * 1000)
         found = {one["name"]: len(one["partitions"]) for one in admin.describe_topics(topics) if not one["error_code"]}
-        if all(found.get(topic) for topic in topics):
+        if all(found.get(topic, 0) >= count for topic, count in least.items()):
             return found
     raise KafkaTimeoutError("no broker that was asked has all of them")
 

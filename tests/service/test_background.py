@@ -50,7 +50,9 @@ def test_the_lag_is_known_again_after_its_thread_has_failed(
 
 
 def test_heartbeats_go_on_after_their_thread_has_failed(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, sent = [], threading.Event()
+    made: list[Any] = []
+    places: list[int] = []
+    sent = threading.Event()
 
     class Producer:
         def __init__(self, **given: Any) -> None:
@@ -60,10 +62,12 @@ def test_heartbeats_go_on_after_their_thread_has_failed(threads: Threads, monkey
 
         def partitions_for(self, topic: str) -> set[int]:
             # A broker that does not know the partitions yet: a producer of its own asks again.
-            return {0} if len(made) > 2 else set()
+            return set(range(len(made) - 2))
 
         def send(self, topic: str, value: bytes, partition: int) -> None:
-            sent.set()
+            places.append(partition)
+            if partition == 1:
+                sent.set()
 
         def flush(self, seconds: float) -> None:
             pass
@@ -72,9 +76,10 @@ def test_heartbeats_go_on_after_their_thread_has_failed(threads: Threads, monkey
             pass
 
     monkeypatch.setattr(heartbeat, "KafkaProducer", Producer)
-    settings = load(None, {"epoch.heartbeat_ms": 10, "workers": 1}, {}).settings
+    settings = load(None, {"epoch.heartbeat_ms": 10, "workers": 2}, {}).settings
     beats = Heartbeat(settings, "reach", threads)
     assert sent.wait(10)
     beats.close()
-    assert len(made) == 3
+    assert len(made) == 4
+    assert places[:3] == [0, 0, 1], "a partition that is known gets its heartbeat before the others are"
     assert threads.restarts == {"heartbeat": 1}

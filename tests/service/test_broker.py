@@ -111,6 +111,15 @@ def test_topics_are_created_once_and_left_alone(broker: EmbeddedBroker) -> None:
     assert create_topics(broker.bootstrap, {}) == {}
 
 
+def test_a_topic_grows_if_it_is_wanted(broker: EmbeddedBroker) -> None:
+    assert create_topics(broker.bootstrap, {"beats": 1}) == {"beats": 1}
+    assert create_topics(broker.bootstrap, {"beats": 3}, grow=True) == {"beats": 3}
+    assert create_topics(broker.bootstrap, {"beats": 2}, grow=True) == {"beats": 3}
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    assert consumer.partitions_for_topic("beats") == {0, 1, 2}
+    consumer.close()
+
+
 def test_it_knows_which_topics_replace_the_times_of_producers(broker: EmbeddedBroker) -> None:
     client = {"bootstrap_servers": broker.bootstrap}
     broker.create_topics({"replaced": 1})
