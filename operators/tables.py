@@ -39,7 +39,10 @@ def parse_changes(text: str, schema: RowType) -> list[Change]:
     diffs = names[-1:] == ["diff"]
     columns = names[:-1] if diffs else names
     if columns[-1:] != ["time"]:
-        raise ProgramError(problem=f"a table of changes ends in the columns time or time and diff, not {listed(names)}")
+        raise ProgramError(
+            problem=f"a table of changes ends in the columns time or time and diff, not {listed(names)}; for rows at "
+            "a time give at="
+        )
     columns = columns[:-1]
     rows, times, counts = [], [], []
     for line, cells in lines:

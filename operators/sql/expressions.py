@@ -110,6 +110,7 @@ _WORDS = {
     "HyperLogLogPlusPlus": ("approx_count_distinct",),
     "ListAgg": ("listagg", "string_agg"),
     "SortOrder": ("listagg", "string_agg"),
+    "NTile": ("ntile",),
 }
 """The words of SQL for classes that have other names."""
 

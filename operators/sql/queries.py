@@ -84,6 +84,8 @@ class Queries:
         found = self._plan(text, {name: leaf.spark for name, leaf in used.items()})
         if "error" in found:
             said = _SAID.get(str(found["condition"])) or _lowered(str(found["error"]))
+            if "asof" in words:
+                said = _ASOF
             raise ProgramError(problem=said, where=query.at(found["line"], found["column"]))
         try:
             _check_escapes(tokens)
@@ -305,6 +307,12 @@ def _limit(tokens: Tokens) -> tuple[int, str]:
     tokens.place += 1
     tokens.need(")")
     return int(number), on_limit
+
+
+_ASOF = (
+    "there is no ASOF JOIN; join by the equal columns and the order (r.since <= t.ts), and keep what has "
+    "row_number() OVER (PARTITION BY t.id ORDER BY r.since DESC) = 1"
+)
 
 
 def _check_escapes(tokens: Tokens) -> None:

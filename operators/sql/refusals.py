@@ -61,7 +61,7 @@ def unsteady(name: str) -> Refused:
 _DISC = "write percentile_disc(0.5) WITHIN GROUP (ORDER BY x), with your own share for 0.5"
 _LISTED = "listagg() and string_agg() cannot be maintained; write collect_list(x), a sorted list"
 INSTEAD: dict[str, str] = {
-    "First": "first() depends on the order of rows; write min(x), or min_by(x, time)",
+    "First": "first() (or any_value()) depends on the order of rows; write min(x), or min_by(x, time)",
     "Last": "last() depends on the order of rows; write max(x), or max_by(x, time)",
     "Percentile": f"median() and percentile() interpolate between rows; {_DISC}",
     "ApproximatePercentile": f"approximate aggregates depend on the order of rows; {_DISC}",

@@ -302,7 +302,11 @@ def read_columns(tokens: Tokens) -> tuple[Column, ...]:
                 "GENERATED",
                 "COMMENT",
             ):
-                tokens.fail(f"{tokens.word()} is not a property of a source's column; it has a type and NOT NULL")
+                keyed = tokens.word().split(" ")[0] in ("PRIMARY", "UNIQUE")
+                instead = "; for the newest row of each key write WITH (format = 'upsert', key = …)" if keyed else ""
+                tokens.fail(
+                    f"{tokens.word()} is not a property of a source's column; it has a type and NOT NULL{instead}"
+                )
             depth += {"(": 1, ")": -1, "<": 1, ">": -1}.get(tokens.word(), 0)
             tokens.place += 1
         if begin == tokens.place:

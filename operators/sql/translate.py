@@ -33,7 +33,7 @@ from vernier.operators.sql.relations import Relation, fresh, one_row, picked, us
 from vernier.operators.sql.sessions import in_sessions
 from vernier.operators.sql.single_rows import Keys, always_one, key_of, need_single, with_keys
 from vernier.operators.sql.temporal import during, is_temporal
-from vernier.operators.sql.trees import Tree, is_row_number, tree_of
+from vernier.operators.sql.trees import Tree, is_row_number, tree_of, with_calls
 from vernier.operators.sql.windows import most_of_partitions, window
 
 Outputs = Sequence[Mapping[str, Any]]
@@ -53,7 +53,7 @@ class Translation:
 
     def collection(self, plan: Any, output: Outputs, names: Sequence[str] = ()) -> Collection:
         """The collection of a plan, with these columns: {"name", "type", "nullable"} each. names: other names."""
-        tree = tree_of(with_keys(plan, self._keys))
+        tree = tree_of(with_keys(with_calls(plan), self._keys))
         found = self.relation(tree)
         unique, self.key_relies = key_of(tree)
         if unique is not None and unique <= set(found.ids):

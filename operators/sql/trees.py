@@ -84,6 +84,50 @@ def tree_of(nodes: Sequence[dict[str, Any]]) -> Tree:
     return read()
 
 
+def with_calls(plan: Any) -> Any:
+    """A plan whose calls of Python functions, which is how plans have data_time(), are in the expressions.
+
+    Spark optimizes subqueries by itself, and gives calls in them a node of their own and their results a name."""
+    calls: dict[int, list[dict[str, Any]]] = {}
+    for node in _nodes(plan):
+        if _is_batch(node):
+            for names, call in zip(node["resultAttrs"], node["udfs"], strict=True):
+                calls[int(names[0]["exprId"]["id"])] = call
+    return _inlined(plan, calls) if calls else plan
+
+
+def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
+    """All nodes of a plan in JSON, also those in fields."""
+    if isinstance(plan, list):
+        for one in plan:
+            yield from _nodes(one)
+    elif isinstance(plan, dict):
+        if "class" in plan:
+            yield plan
+        for one in plan.values():
+            yield from _nodes(one)
+
+
+def _is_batch(node: dict[str, Any]) -> bool:
+    return str(node.get("class", "")).endswith(".BatchEvalPython")
+
+
+def _inlined(plan: Any, calls: dict[int, list[dict[str, Any]]]) -> Any:
+    if isinstance(plan, dict):
+        return {name: _inlined(value, calls) for name, value in plan.items()}
+    if not isinstance(plan, list):
+        return plan
+    # Nodes are in preorder, so a node that has one child goes by leaving it out, and a leaf may become a tree.
+    found: list[Any] = []
+    for one in plan:
+        node = one if isinstance(one, dict) else {}
+        if _is_batch(node):
+            continue
+        at = int(node["exprId"]["id"]) if str(node.get("class", "")).endswith(".AttributeReference") else None
+        found += calls[at] if at in calls else [_inlined(one, calls)]
+    return found
+
+
 def is_row_number(tree: Tree) -> bool:
     """Whether an expression is row_number() over a window."""
     return tree.kind == "WindowExpression" and tree.children[0].kind == "RowNumber"

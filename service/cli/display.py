@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from vernier.service.codec.instants import format_instant
+from vernier.service.observability.metrics import LATENCY_BOUNDS
 from vernier.storage.errors import CallerError
 from vernier.storage.time.lattice import CLOSED, MIN_TIME
 
@@ -195,8 +196,11 @@ def _frontier(frontier: object) -> str:
     return "unknown" if frontier is None else instant(int(str(frontier)))
 
 
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 1)
+def _ms(seconds: float | None) -> float | str:
+    """A latency for people. Histograms end at their largest bound, so a quantile there is at least that."""
+    if seconds is None:
+        return "-"
+    return f"> {seconds * 1000:.0f}" if seconds >= LATENCY_BOUNDS[-1] else round(seconds * 1000, 1)
 
 
 def preview_text(found: Preview) -> str:

@@ -23,8 +23,8 @@ def given(**parameters: object) -> dict[str, Any]:
 
 
 def query_of(
-    where: Sequence[str],
-    columns: Sequence[str] | None,
+    where: Sequence[str] | str,
+    columns: Sequence[str] | str | None,
     order: Sequence[str] | str | None,
     limit: int,
     as_of: Time | None,
@@ -32,11 +32,16 @@ def query_of(
     cursor: str | None,
 ) -> dict[str, Any]:
     """The parameters of one page of a view's rows. A cursor already stands for the conditions, order and time."""
-    shape = given(columns=",".join(columns) if columns else None, limit=limit, cursor=cursor)
+    shape = given(columns=_joined(columns) or None, limit=limit, cursor=cursor)
     if cursor is not None:
         return shape
-    ordered = order if order is None or isinstance(order, str) else ",".join(order)
-    return shape | given(where=list(where) or None, order=ordered, as_of=as_of, wait_ms=wait_ms or None)
+    tests = [where] if isinstance(where, str) else list(where)
+    return shape | given(where=tests or None, order=_joined(order), as_of=as_of, wait_ms=wait_ms or None)
+
+
+def _joined(names: Sequence[str] | str | None) -> str | None:
+    """Names as a parameter has them."""
+    return names if names is None or isinstance(names, str) else ",".join(names)
 
 
 def page_size(left: int | None) -> int:

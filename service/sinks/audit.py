@@ -378,6 +378,8 @@ def _compare_keys(messages: Sequence[_Sent], truth: _Truth, audit: TopicAudit) -
     newest: dict[bytes, tuple[bytes | None, _Sent]] = {}
     passed: Counter[tuple[bytes, bytes | None]] = Counter()
     base = truth.since
+    # Messages of earlier epochs than a snapshot's may be of another history, which it replaced.
+    begun = max((one.epoch for one in messages if one.kind == "snapshot"), default=0)
     for one in messages:
         if one.kind == "progress":
             continue
@@ -385,7 +387,7 @@ def _compare_keys(messages: Sequence[_Sent], truth: _Truth, audit: TopicAudit) -
         value = None if one.value is None else _canonical(one.value)
         newest[key] = value, one
         audit.changes += 1
-        if one.lower > base and one.kind == "updates":
+        if one.lower > base and one.kind == "updates" and one.epoch >= begun:
             passed[key, value] += 1
     try:
         changed = list(changes_by_key(truth.changes(max(base + 1, MIN_TIME), audit.frontier)))

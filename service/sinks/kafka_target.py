@@ -16,10 +16,11 @@ from vernier.service.config.settings import Settings
 from vernier.service.config.streams import Sink
 from vernier.service.errors import PublisherFenced
 from vernier.service.kafka.clients import Producer
+from vernier.service.kafka.reading import CommittedReader
 from vernier.service.kafka.topics import create_topics
 from vernier.service.kafka.transactions import Fenced, Transactions
 from vernier.service.sinks import position
-from vernier.service.sinks.outgoing import Message, NotOneRow, Outgoing
+from vernier.service.sinks.outgoing import Message, NotOneRow, Outgoing, row_of
 from vernier.service.sinks.position import Position, Positions
 from vernier.service.sinks.target import Steps
 
@@ -113,7 +114,7 @@ class KafkaTarget:
         counts = {} if now is None else dict(now.messages)
         for step in steps:
             try:
-                messages = list(sink.messages(step))
+                messages = list(sink.messages(step, self._present(sink) if step.restarts else None))
             except NotOneRow as error:
                 _log.error("%s", error)
                 self.problems[name] = str(error)
@@ -124,6 +125,22 @@ class KafkaTarget:
             view = "" if step.view.name == name else step.view.name
             now = Position(sink.topic, sink.format, step.upper, step.view.meaning, dict(counts), view)
         return now
+
+    def _present(self, sink: Outgoing) -> dict[str, str]:
+        """The row of each key that a topic has, in a format with one row per key. O(messages of the topic)."""
+        found: dict[str, str] = {}
+        if sink.format == "vernier":
+            return found
+        _log.warning("topic %s is read, to delete keys that view %s no longer has", sink.topic, sink.view)
+        with CommittedReader(self._settings.kafka_client()) as reader:
+            for records in reader.read(sink.topic):
+                for record in records:
+                    if dict(record.headers).get("vernier-kind") in (b"updates", b"snapshot") and record.key is not None:
+                        row = row_of(record.value, sink.format)
+                        found.pop(record.key.decode(), None)
+                        if row is not None:
+                            found[record.key.decode()] = row
+        return found
 
     def _sink(self, name: str, given: Sink) -> Outgoing:
         if name not in self._sinks:

@@ -11,10 +11,11 @@ A row goes to the partition of its key, so the changes of one key stay in order.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -81,11 +82,22 @@ class Outgoing:
         if self.partitions < 1:
             raise ValueError(f"topic {self.topic} has {self.partitions} partitions, so no message could be sent to it")
 
-    def messages(self, step: Step) -> Iterator[tuple[Message, list[tuple[str, bytes]]]]:
-        """Yield a step's messages with their headers, in the order in which they are sent. Raises NotOneRow."""
-        make = {"vernier": _vernier, "upsert": _upsert, "debezium": _debezium}[self.format]
+    def messages(
+        self, step: Step, present: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[Message, list[tuple[str, bytes]]]]:
+        """Yield a step's messages with their headers, in the order in which they are sent. present: the row of each key
+        that the topic has, if the format has one row per key and the step restarts: those that the step does not have
+        are deleted. Raises NotOneRow.
+        """
         following = [0] * self.partitions
-        for message in make(self, step):
+        if self.format == "vernier":
+            made = _vernier(self, step)
+        else:
+            changes = changes_by_key(step, self.format)
+            if present:
+                changes = _replacing(list(changes), present, step.upper - 1)
+            made = (_upsert if self.format == "upsert" else _debezium)(self, step, changes)
+        for message in made:
             seq = following[message.partition]
             following[message.partition] += 1
             identity = f"{self.view}:{step.lower}:{step.upper}:{message.partition}:{seq}"
@@ -148,22 +160,29 @@ class Keyed:
     after: str | None
 
 
-def _upsert(sink: Outgoing, step: Step) -> Iterator[Message]:
+def _replacing(changes: list[Keyed], present: Mapping[str, str], time: int) -> Iterator[Keyed]:
+    """The rows of a step that replaces what a topic has, after a deletion of each key that is not among them."""
+    kept = {change.key for change in changes}
+    yield from (Keyed(key, time, row, None) for key, row in present.items() if key not in kept)
+    yield from changes
+
+
+def _upsert(sink: Outgoing, step: Step, changes: Iterable[Keyed]) -> Iterator[Message]:
     kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
-    for change in changes_by_key(step, sink.format):
+    for change in changes:
         key = change.key.encode()
         value = None if change.after is None else change.after.encode()
         yield Message(murmur2(key) % 0x80000000 % sink.partitions, kind, key, value)
     yield from sink.resolved(step)
 
 
-def _debezium(sink: Outgoing, step: Step) -> Iterator[Message]:
+def _debezium(sink: Outgoing, step: Step, changes: Iterable[Keyed]) -> Iterator[Message]:
     kind: Kind = "snapshot" if step.kind == "snapshot" else "updates"
     about = {"connector": "vernier", "name": sink.app, "db": sink.app, "table": sink.view}
     about["snapshot"] = "true" if kind == "snapshot" else "false"
     fixed = json.dumps(about)[:-1]
-    for change in changes_by_key(step, sink.format):
-        op = "r" if kind == "snapshot" else "d" if change.after is None else "c" if change.before is None else "u"
+    for change in changes:
+        op = "d" if change.after is None else "r" if kind == "snapshot" else "c" if change.before is None else "u"
         ms, us = change.time // 1_000_000, change.time // 1_000
         at = f'"ts_ms": {ms}, "ts_us": {us}, "ts_ns": {change.time}'
         value = (
@@ -173,6 +192,18 @@ def _debezium(sink: Outgoing, step: Step) -> Iterator[Message]:
         key = change.key.encode()
         yield Message(murmur2(key) % 0x80000000 % sink.partitions, kind, key, value.encode())
     yield from sink.resolved(step)
+
+
+class _Envelope(msgspec.Struct):
+    after: msgspec.Raw
+
+
+def row_of(value: bytes | None, form: str) -> str | None:
+    """The row that a key has after a message of one of the formats with one row per key; None if it has none."""
+    if value is None or form == "upsert":
+        return None if value is None else value.decode()
+    row = bytes(msgspec.json.decode(value, type=_Envelope).after)
+    return None if row == b"null" else row.decode()
 
 
 def changes_by_key(step: Step, form: str = "upsert") -> Iterator[Keyed]:

@@ -33,6 +33,7 @@ def test_rows_take_as_many_pages_as_there_are(client: Client) -> None:
     assert (rows.as_of, rows.frontier) == (9, 10)
     assert [row["node"] for row in client.rows("reach", order="-node", limit=12)] == list(range(24, 12, -1))
     assert [row["node"] for row in client.rows("reach", where=["node:lt:3"], as_of=1)] == [0, 1]
+    assert [row["node"] for row in client.rows("reach", where="node:lt:3", columns="node", as_of=1)] == [0, 1]
     assert client.rows("pairs", columns=["src", "dst"], order=["-src"]) == [
         {"src": 3, "dst": 4, "_diff": 2},
         {"src": 1, "dst": 2},

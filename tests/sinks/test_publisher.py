@@ -1,5 +1,6 @@
 """The publisher sends every change once: whatever fails, whichever process dies, and however far behind it is."""
 
+import json
 import random
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from vernier.service.errors import PublisherFenced
 from vernier.service.ingest.config import IngestionConfig, SourceConfig
 from vernier.service.ingest.ingestion import Ingestion
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.sinks.audit import audit_topics
 from vernier.service.sinks.publisher import Publisher
 from vernier.service.status import publisher
 from vernier.storage.state.state import StateDirectory
@@ -208,6 +210,43 @@ def test_history_that_is_gone(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert rows == builder.model.rows(since)
     later = Counter({(row, at): diff for row, at, diff in builder.model.between(since + 1, 1 << 62)})
     assert changes([record for record in fresh if header(record, "kind") == "updates"]) == later
+
+
+@pytest.mark.parametrize("form", ["upsert", "debezium"])
+def test_a_snapshot_that_replaces_a_topic_deletes_the_keys_that_are_gone(
+    broker: EmbeddedBroker, tmp_path: Path, form: str
+) -> None:
+    app = f"replaced-{form}"
+    builder = state(tmp_path / "state", app, views={"places": (row_type(node="Int64", name="String"), ["node"])})
+    given = settings(broker, builder.path, **{"sinks.places.format": form, "sinks.places.partitions": 2})
+    builder.commit(10, {"places": [((node, "a"), 1, 1) for node in range(6)]})
+    publish(given)
+    # Nobody publishes while keys 0 and 1 go, key 2 changes and key 7 comes, and that is folded.
+    gone: list[Change] = [
+        ((0, "a"), 11, -1),
+        ((1, "a"), 12, -1),
+        ((2, "a"), 13, -1),
+        ((2, "b"), 13, 1),
+        ((7, "c"), 13, 1),
+    ]
+    builder.commit(20, {"places": gone})
+    for _ in range(4):
+        builder.commit(builder.frontier + 10, keep=2, since=builder.frontier - 2, merge=True)
+    builder.commit(builder.frontier + 10, {"places": [((3, "a"), builder.frontier + 1, -1)]}, keep=2)
+    publish(given)
+    builder.close()
+    newest: dict[int, str] = {}
+    for record in committed(broker.bootstrap, f"{app}.places"):
+        if header(record, "kind") != "progress":
+            node, value = json.loads(record.key)["node"], record.value and json.loads(record.value)
+            row = value["after"] if value and form == "debezium" else value
+            newest.pop(node, None)
+            if row:
+                newest[node] = row["name"]
+    assert newest == {2: "b", 4: "a", 5: "a", 7: "c"}
+    if form == "upsert":
+        (audit,) = audit_topics(given.kafka_client(), StateDirectory(builder.path), ["places"])
+        assert audit.equal, audit.to_json()
 
 
 def test_a_first_start_on_an_old_state_begins_with_a_snapshot(broker: EmbeddedBroker, tmp_path: Path) -> None:

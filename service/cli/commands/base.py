@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -147,10 +147,16 @@ def load_with_tables(config: Path | None, given: Mapping[str, Any]) -> tuple[Loa
     from vernier.service.sql.tables import table_settings
 
     loaded, more = load(config, given), dict(given)
+    origins: dict[str, str] = {}
     for program in (loaded.settings.program, *loaded.settings.programs):
         if program is not None:
-            more |= table_settings(program, {**loaded.origins, **more})
-    return (loaded if more == given else load(config, more)), more
+            found = table_settings(program, {**loaded.origins, **more})
+            origins |= {key: f"WITH (…) in {program}" for key in found if key not in more}
+            more |= found
+    if more != given:
+        loaded = load(config, more)
+        loaded = replace(loaded, origins={**loaded.origins, **origins})
+    return loaded, more
 
 
 def no_updates(file: str | Path) -> str:

@@ -28,6 +28,7 @@ export class Health {
     this.reasons = [];
     this.asked = 0;
     this.change = null;
+    this.noticed = null;
   }
 
   /** The sidecar answered: the newest epoch's commit time (ns, null before the first) and its age. */
@@ -73,7 +74,11 @@ export class Health {
     if (title) {
       say(at("notice-title"), title);
       this.#steps(next);
-    }
+      // Answers that wait are no emergency: the notice shall not cover the rows.
+      const about = words.split(":")[0];
+      if (about !== this.noticed) at("notice").querySelector("details").open = about !== "held back";
+      this.noticed = about;
+    } else this.noticed = null;
     if (!this.connected) this.reasons = [];
     else if (performance.now() - this.asked > WHY_EVERY_MS) {
       this.asked = performance.now();

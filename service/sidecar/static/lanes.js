@@ -8,6 +8,15 @@ import { clockParts, sharesClock } from "./time.js";
 const SECOND = 1_000_000_000;
 const MOST_TICKS = 1 << 17;
 
+/**
+ * By how much the scale of data times is behind the clock's, in ns: whole seconds where the frontier would otherwise
+ * leave it, and as before as long as the frontier is on its right third.
+ */
+function lagOf(behind, before, span) {
+  if (behind >= before && behind - before < span / 3) return before;
+  return behind < span / 3 ? 0 : Math.floor(behind / SECOND) * SECOND;
+}
+
 export class Lanes {
   /** unlabelled: gets the names of the sources whose labels found no room. */
   constructor(canvas, unlabelled = () => {}) {
@@ -21,6 +30,7 @@ export class Lanes {
     this.sources = [];
     this.frontier = null;
     this.asOf = null;
+    this.lag = 0;
     this.pointed = null;
     this.seen = true;
     this.skews = [];
@@ -121,7 +131,10 @@ export class Lanes {
     const right = this.width - 10;
     const upperX = (ns) => right - ((now - Number(ns - this.origin)) / span) * this.width;
     const shared = !newest || sharesClock(newest.upper, nowNs);
-    const lowerX = shared ? upperX : this.#ownScale(span, nowNs, right);
+    this.lag = shared && newest ? lagOf(now - Number(newest.upper - this.origin), this.lag, span) : 0;
+    const lowerX = shared
+      ? (ns) => upperX(ns) + (this.lag / span) * this.width
+      : this.#ownScale(span, nowNs, right);
 
     pen.font = `11px ${colour("mono")}`;
     pen.textBaseline = "alphabetic";
@@ -139,12 +152,13 @@ export class Lanes {
       this.#scale(
         pen,
         colour,
-        now,
+        now - this.lag,
         span,
-        upperX,
+        lowerX,
         bottom,
         1,
-        narrow ? "data time" : "data time: every change at its own nanosecond",
+        (narrow ? "data time" : "data time: every change at its own nanosecond") +
+          (this.lag ? ` (the scale is ${duration(this.lag / SECOND)} behind the clock)` : ""),
       );
     else this.#ownLine(pen, colour, bottom, newest);
 
