@@ -7,6 +7,7 @@ holds the updates, the state and one epoch's changes.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -139,7 +140,8 @@ def replay(request: Request, show: Show | None = None) -> Account:
     app = load_program(request.program)
     plan = compile_app(app)
     views = _chosen(app, request.views)
-    have_kernels(show.step)
+    # Without a terminal, too: nobody should wait for minutes without a word.
+    have_kernels(lambda line: print(line, file=sys.stderr, flush=True) if isinstance(show, Quiet) else show.step(line))
     if request.engine == "spark":
         have_jars(show.step)
     show.step("loading the kernels")

@@ -281,7 +281,9 @@ class StateDirectory:
             except Damaged as problem:
                 self._complain(problem)
         if epochs and self.damaged:
-            raise NoIntactManifest(path=self.path, count=len(self.damaged), problem=str(self.damaged[0]))
+            raise NoIntactManifest(
+                path=self.path, count=len(self.damaged), problem="; the one before: ".join(map(str, self.damaged[:2]))
+            )
         return None
 
     def manifest(self, epoch: int) -> Manifest:
@@ -389,7 +391,9 @@ class StateDirectory:
                 self._newest = found
                 self._garbage.add(epoch, found.segments())
         if self._newest is None and self.damaged:
-            raise NoIntactManifest(path=self.path, count=len(self.damaged), problem=str(self.damaged[0]))
+            raise NoIntactManifest(
+                path=self.path, count=len(self.damaged), problem="; the one before: ".join(map(str, self.damaged[:2]))
+            )
         for epoch in broken:
             self._set_aside(epoch)
         # An owner that was overtaken may be about to commit one more epoch. Its segments must stay until that epoch's

@@ -3,19 +3,10 @@
 
 import { duration } from "./figures.js";
 import { drawFlags, LAST_LINE } from "./labels.js";
-import { clockParts, sharesClock } from "./time.js";
+import { clockParts, lagOf, sharesClock } from "./time.js";
 
 const SECOND = 1_000_000_000;
 const MOST_TICKS = 1 << 17;
-
-/**
- * By how much the scale of data times is behind the clock's, in ns: whole seconds where the frontier would otherwise
- * leave it, and as before as long as the frontier is on its right third.
- */
-function lagOf(behind, before, span) {
-  if (behind >= before && behind - before < span / 3) return before;
-  return behind < span / 3 ? 0 : Math.floor(behind / SECOND) * SECOND;
-}
 
 export class Lanes {
   /** unlabelled: gets the names of the sources whose labels found no room. */

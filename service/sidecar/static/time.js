@@ -45,3 +45,12 @@ export function dateAndClock(ns) {
   if (!isCalendar(ns)) return clockParts(ns)[0];
   return new Date(Number(ns / 1_000_000n)).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 }
+
+/**
+ * By how much the scale of data times is behind the clock's, in ns: whole seconds where the frontier would otherwise
+ * leave it, and as before as long as the frontier is on its right third.
+ */
+export function lagOf(behind, before, span) {
+  if (behind >= before && behind - before < span / 3) return before;
+  return behind < span / 3 ? 0 : Math.floor(behind / 1e9) * 1e9;
+}
