@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from fastapi import FastAPI, Request
@@ -51,16 +52,39 @@ class UnknownParameter(CallerError):
     hint: str
 
 
+class BadParameter(CallerError):
+    """A query parameter that can be read in two ways, or in none."""
+
+    message = "the query parameter {parameter!r} {problem}"
+    parameter: str
+    problem: str
+
+
 def refuse_unknown(request: Request) -> None:
-    """Refuse query parameters that the route does not have. Raises UnknownParameter, with the nearest name."""
+    """Refuse query parameters that the route does not have, that come twice but have one value, or that are not UTF-8.
+    Raises UnknownParameter, with the nearest name, and BadParameter.
+    """
     if not request.url.query:
         return
     route = request.scope["route"]
-    known = [field.alias for field in route.dependant.query_params]
-    for name in request.query_params:
-        if name not in known:
-            listed = f"; it has {', '.join(known)}" if known else "; it has none"
-            raise UnknownParameter(route=route.path, parameter=name, hint=meant(name, known) or listed)
+    fields = {field.alias: field for field in route.dependant.query_params}
+    for name, value in request.query_params.items():
+        if name not in fields:
+            listed = f"; it has {', '.join(fields)}" if fields else "; it has none"
+            raise UnknownParameter(route=route.path, parameter=name, hint=meant(name, list(fields)) or listed)
+        times = len(request.query_params.getlist(name))
+        if times > 1 and "list" not in str(fields[name].field_info.annotation):
+            raise BadParameter(parameter=name, problem=f"was given {times} times, but has one value")
+        if "\ufffd" in value and not _is_text(request.scope["query_string"]):
+            raise BadParameter(parameter=name, problem="is not UTF-8")
+
+
+def _is_text(query: bytes) -> bool:
+    try:
+        unquote_to_bytes(query).decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class NoEpoch(StorageError):
@@ -145,7 +169,7 @@ def of_error(error: VernierError) -> Response:
             return problem_response(503, error.code, str(error), headers={"retry-after": "1"})
         case TooLarge() | BodyTooLarge() | AnswerTooLarge() | TooManyRows() | QueryMemory():
             return problem_response(413, error.code, str(error))
-        case UnknownParameter():
+        case UnknownParameter() | BadParameter():
             return problem_response(400, error.code, str(error), {"parameter": error.parameter})
         case Damaged():
             extra = {"file": damaged_file(error)}

@@ -262,6 +262,23 @@ def test_marks_are_few_and_reach_back_five_minutes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("limit=1&limit=2", "the query parameter 'limit' was given 2 times, but has one value"),
+        ("where=node:lt:9&where=node:gt:1", None),
+        ("where=node:eq:%ff", "the query parameter 'where' is not UTF-8"),
+        ("order=node&cursor=%EF%BF%BD", "cursor"),
+    ],
+)
+def test_query_parameters_that_can_be_read_in_two_ways(http: httpx.Client, query: str, says: str | None) -> None:
+    answer = http.get(f"/v1/views/reach?{query}")
+    assert answer.status_code == (200 if says is None else 400), answer.text
+    if says is not None:
+        assert says in answer.json()["detail"]
+        assert (answer.json()["code"] == "bad_parameter") == ("query parameter" in says)
+
+
+@pytest.mark.parametrize(
     ("path", "says"),
     [
         ("/v1/views/reach?lmit=3", "/v1/views/{view} has no query parameter 'lmit'; did you mean 'limit'?"),
