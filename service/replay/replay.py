@@ -140,7 +140,7 @@ def replay(request: Request, show: Show | None = None) -> Account:
     app = load_program(request.program)
     plan = compile_app(app)
     views = _chosen(app, request.views)
-    # Without a terminal, too: nobody should wait for minutes without a word.
+    # Also without a terminal, because this may take minutes.
     have_kernels(lambda line: print(line, file=sys.stderr, flush=True) if isinstance(show, Quiet) else show.step(line))
     if request.engine == "spark":
         have_jars(show.step)

@@ -221,7 +221,7 @@ def test_a_snapshot_that_replaces_a_topic_deletes_the_keys_that_are_gone(
     given = settings(broker, builder.path, **{"sinks.places.format": form, "sinks.places.partitions": 2})
     builder.commit(10, {"places": [((node, "a"), 1, 1) for node in range(6)]})
     publish(given)
-    # Nobody publishes while keys 0 and 1 go, key 2 changes and key 7 comes, and that is folded.
+    # There is no publisher while keys 0 and 1 go, key 2 changes and key 7 comes, and that is folded.
     gone: list[Change] = [
         ((0, "a"), 11, -1),
         ((1, "a"), 12, -1),
