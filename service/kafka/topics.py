@@ -84,8 +84,8 @@ def replaced_timestamps(client: Mapping[str, Any], topics: Collection[str]) -> l
 
 
 def _partitions(admin: KafkaAdminClient, least: Mapping[str, int], deadline: float) -> dict[str, int]:
-    """The numbers of partitions of topics, once the broker that is asked knows at least this number of each. Each question
-    may go to another broker, and one that has not heard of a new topic yet describes it as one without partitions."""
+    """The numbers of partitions of topics, once the broker that is asked knows at least these. Each question may go to
+    another broker, and one that has not heard of a new topic yet describes it as one without partitions."""
     topics = list(least)
     while (left := deadline - time.monotonic()) > 0:
         admin.wait_for_topics(topics, timeout_ms=left * 1000)
