@@ -35,7 +35,7 @@ FORMS = {
     "\\\\z": r"\\z",
 }
 """What shows a construct that the page writes with names or parts of its own."""
-NO_SQL = {"cross join", "vernier explain", "tests/sql/slt"}
+NO_SQL = {"as_of_join", "cross join", "vernier explain", "tests/sql/slt"}
 
 
 def _shown(construct: str, text: str) -> bool:
