@@ -9,6 +9,7 @@ to be.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ class Queries:
         found = self._plan(text, {name: leaf.spark for name, leaf in used.items()})
         if "error" in found:
             said = _SAID.get(str(found["condition"])) or _lowered(str(found["error"]))
-            if "asof" in words:
+            if _has_asof_join(tokens):
                 said = _ASOF
             raise ProgramError(problem=said, where=query.at(found["line"], found["column"]))
         try:
@@ -307,6 +308,12 @@ def _limit(tokens: Tokens) -> tuple[int, str]:
     tokens.place += 1
     tokens.need(")")
     return int(number), on_limit
+
+
+def _has_asof_join(tokens: Tokens) -> bool:
+    """Whether ASOF stands before JOIN, where Spark sees a mistake or another name of the table before it."""
+    words = [str(one.text).upper() for one in tokens.tokens[tokens.place :]]
+    return ("ASOF", "JOIN") in itertools.pairwise(words)
 
 
 _ASOF = (

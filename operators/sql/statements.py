@@ -293,7 +293,8 @@ def read_columns(tokens: Tokens) -> tuple[Column, ...]:
             raise ProgramError(problem=f"the column {name!r} is declared twice", where=where)
         begin, depth = tokens.place, 0
         while tokens.place < last and not (depth == 0 and tokens.word() in (",", "NOT", "NULL")):
-            if tokens.word().split(" ")[0] in (
+            word = tokens.word().split(" ")[0]
+            if word in (
                 "PRIMARY",
                 "DEFAULT",
                 "REFERENCES",
@@ -302,7 +303,7 @@ def read_columns(tokens: Tokens) -> tuple[Column, ...]:
                 "GENERATED",
                 "COMMENT",
             ):
-                keyed = tokens.word().split(" ")[0] in ("PRIMARY", "UNIQUE")
+                keyed = word in ("PRIMARY", "UNIQUE")
                 instead = "; for the newest row of each key write WITH (format = 'upsert', key = …)" if keyed else ""
                 tokens.fail(
                     f"{tokens.word()} is not a property of a source's column; it has a type and NOT NULL{instead}"

@@ -282,14 +282,10 @@ def _count(tree: Tree, name: str) -> int:
 
 def _limit(translation: Translation, tree: Tree) -> Relation:
     """ORDER BY … LIMIT n [OFFSET m] as the first rows of a group that is all rows."""
-    below, count = tree.one, _count(tree, "limitExpr")
-    while below.kind == "LocalLimit":
-        below = below.one
+    below, count = _under_local_limits(tree.one), _count(tree, "limitExpr")
     skipped = 0
     if below.kind == "Offset":
-        skipped, below = _count(below, "offsetExpr"), below.one
-    while below.kind == "LocalLimit":
-        below = below.one
+        skipped, below = _count(below, "offsetExpr"), _under_local_limits(below.one)
     projections, below = _under_projections(below)
     order: tuple[Tree, ...] = ()
     if below.kind == "Sort":
@@ -298,7 +294,7 @@ def _limit(translation: Translation, tree: Tree) -> Relation:
     elif skipped:
         raise refuse(INSTEAD["Offset"], "offset")
     else:
-        found, projections = translation.relation(tree.one if tree.one.kind != "LocalLimit" else tree.one.one), []
+        found, projections = translation.relation(_under_local_limits(tree.one)), []
     if count == 0:
         return found.filter(Literal(False, Bool()))
     found = _first(found, order, count, skipped)
@@ -306,6 +302,13 @@ def _limit(translation: Translation, tree: Tree) -> Relation:
         scope = found.scope
         found = found.project([(part.id, part.name, scope.of(part)) for part in one.trees("projectList")])
     return found
+
+
+def _under_local_limits(tree: Tree) -> Tree:
+    """What is below the limits of each of Spark's partitions, on top of a plan."""
+    while tree.kind == "LocalLimit":
+        tree = tree.one
+    return tree
 
 
 def _under_projections(tree: Tree) -> tuple[list[Tree], Tree]:

@@ -89,23 +89,23 @@ def with_calls(plan: Any) -> Any:
 
     Spark optimizes subqueries by itself, and gives calls in them a node of their own and their results a name."""
     calls: dict[int, list[dict[str, Any]]] = {}
-    for node in _nodes(plan):
+    for node in nodes_in(plan):
         if _is_batch(node):
             for names, call in zip(node["resultAttrs"], node["udfs"], strict=True):
                 calls[int(names[0]["exprId"]["id"])] = call
     return _inlined(plan, calls) if calls else plan
 
 
-def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
+def nodes_in(plan: Any) -> Iterator[dict[str, Any]]:
     """All nodes of a plan in JSON, also those in fields."""
     if isinstance(plan, list):
         for one in plan:
-            yield from _nodes(one)
+            yield from nodes_in(one)
     elif isinstance(plan, dict):
         if "class" in plan:
             yield plan
         for one in plan.values():
-            yield from _nodes(one)
+            yield from nodes_in(one)
 
 
 def _is_batch(node: dict[str, Any]) -> bool:

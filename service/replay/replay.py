@@ -140,12 +140,13 @@ def replay(request: Request, show: Show | None = None) -> Account:
     app = load_program(request.program)
     plan = compile_app(app)
     views = _chosen(app, request.views)
-    # Also without a terminal, because this may take minutes.
-    have_kernels(lambda line: print(line, file=sys.stderr, flush=True) if isinstance(show, Quiet) else show.step(line))
+    # Making what a first use lacks takes minutes, so people hear of it without a terminal, too.
+    tell = _on_standard_error if isinstance(show, Quiet) else show.step
+    have_kernels(tell)
     if request.engine == "spark":
-        have_jars(show.step)
+        have_jars(tell)
     show.step("loading the kernels")
-    warm(lambda what: show.step(f"loading the kernels: {what}"))
+    warm(lambda what: tell(f"loading the kernels: {what}"))
     show.clear()
     takers: list[Changes] = []
     if request.rows_at is not None:
@@ -230,6 +231,10 @@ def epochs_of(updates: Mapping[str, Updates], size: int) -> Iterator[tuple[int, 
         if upper == CLOSED:
             return
         lower, done = upper, stop
+
+
+def _on_standard_error(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _chosen(app: App, wanted: Sequence[str]) -> list[str]:

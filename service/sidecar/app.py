@@ -104,7 +104,7 @@ def build(options: Options) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(problems.refuse_unknown)],
+        dependencies=[Depends(problems.check_parameters)],
     )
     app.state.context = context
     app.add_middleware(Observed, metrics=metrics)

@@ -60,7 +60,7 @@ class BadParameter(CallerError):
     problem: str
 
 
-def refuse_unknown(request: Request) -> None:
+def check_parameters(request: Request) -> None:
     """Refuse query parameters that the route does not have, that come twice but have one value, or that are not UTF-8.
     Raises UnknownParameter, with the nearest name, and BadParameter.
     """

@@ -147,7 +147,7 @@ def _waited_for(source: str, entry: SourceEntry, frontier: int) -> str:
     return (
         f"{words}; ways out: send progress messages to each partition (`vernier send --promise`), set "
         f"{setting}.lateness so that its own updates advance it (if it is set, no newer ones have come), ignore it "
-        f"while it is idle "
+        "while it is idle "
         f"({setting}.idle_timeout_ms), or end a "
         'bounded source with the promise that nothing follows ("upper": [])'
     )

@@ -21,7 +21,7 @@ import numpy as np
 from vernier.service.kafka.reading import CommittedReader
 from vernier.service.sinks import position
 from vernier.service.sinks.history import Step
-from vernier.service.sinks.outgoing import NotOneRow, changes_by_key, objects, rows_as_arrays
+from vernier.service.sinks.outgoing import Envelope, NotOneRow, changes_by_key, objects, rows_as_arrays
 from vernier.service.sinks.position import Position
 from vernier.service.views.view import changes_between, sum_until
 from vernier.service.views.view_type import ViewType
@@ -203,16 +203,6 @@ class _Update(msgspec.Struct):
     u: list[tuple[msgspec.Raw, str, int]] = []
 
 
-class _Origin(msgspec.Struct):
-    ts_ns: int
-
-
-class _Envelope(msgspec.Struct):
-    before: msgspec.Raw
-    after: msgspec.Raw
-    source: _Origin
-
-
 def _changes_in(message: _Sent, form: str) -> Iterator[tuple[bytes, int, int]]:
     """The changes in a message: row, data time, diff."""
     value = message.value or b""
@@ -220,7 +210,7 @@ def _changes_in(message: _Sent, form: str) -> Iterator[tuple[bytes, int, int]]:
         for row, at, diff in msgspec.json.decode(value, type=_Update).u:
             yield bytes(row), int(at), diff
         return
-    said = msgspec.json.decode(value, type=_Envelope)
+    said = msgspec.json.decode(value, type=Envelope)
     for text, diff in ((bytes(said.before), -1), (bytes(said.after), 1)):
         if text != b"null":
             yield text, said.source.ts_ns, diff

@@ -18,7 +18,7 @@ from vernier.storage.kernels.hashing import key_rows
 from vernier.storage.trace.batch import Batch
 from vernier.storage.trace.cursor import Cursor
 from vernier.storage.trace.history_cache import Selection
-from vernier.storage.updates import Ints
+from vernier.storage.updates import Ints, order_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class HeldRows:
             return None
         words = keys.shape[1]
         listed = key_rows(np.ascontiguousarray(keys), np.arange(words), np.empty(0, np.int64), 0)
-        order = np.lexsort(listed.T[::-1])
+        order = order_rows(listed, np.arange(words + 1))
         cursor = Cursor(batches, words, self.stored.width - words, 0)
         found = cursor.look_up(np.ascontiguousarray(listed[order])).dense()
         counts = np.zeros(len(keys), np.int64)

@@ -114,7 +114,8 @@ class KafkaTarget:
         counts = {} if now is None else dict(now.messages)
         for step in steps:
             try:
-                messages = list(sink.messages(step, self._present(sink) if step.restarts else None))
+                replaces = step.restarts and sink.format != "vernier"
+                messages = list(sink.messages(step, self._present(sink) if replaces else None))
             except NotOneRow as error:
                 _log.error("%s", error)
                 self.problems[name] = str(error)
@@ -129,8 +130,6 @@ class KafkaTarget:
     def _present(self, sink: Outgoing) -> dict[str, str]:
         """The row of each key that a topic has, in a format with one row per key. O(messages of the topic)."""
         found: dict[str, str] = {}
-        if sink.format == "vernier":
-            return found
         _log.warning("topic %s is read, to delete keys that view %s no longer has", sink.topic, sink.view)
         with CommittedReader(self._settings.kafka_client()) as reader:
             for records in reader.read(sink.topic):

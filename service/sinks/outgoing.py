@@ -194,15 +194,27 @@ def _debezium(sink: Outgoing, step: Step, changes: Iterable[Keyed]) -> Iterator[
     yield from sink.resolved(step)
 
 
-class _Envelope(msgspec.Struct):
+class Origin(msgspec.Struct):
+    """What an envelope says of where a change comes from: its data time."""
+
+    ts_ns: int
+
+
+class Envelope(msgspec.Struct):
+    """A message of format `debezium`, as far as it is read again. before, after: the row's JSON or null."""
+
+    before: msgspec.Raw
     after: msgspec.Raw
+    source: Origin
 
 
 def row_of(value: bytes | None, form: str) -> str | None:
     """The row that a key has after a message of one of the formats with one row per key; None if it has none."""
-    if value is None or form == "upsert":
-        return None if value is None else value.decode()
-    row = bytes(msgspec.json.decode(value, type=_Envelope).after)
+    if value is None:
+        return None
+    if form == "upsert":
+        return value.decode()
+    row = bytes(msgspec.json.decode(value, type=Envelope).after)
     return None if row == b"null" else row.decode()
 
 

@@ -22,6 +22,7 @@ import re
 import sys
 from typing import Any
 
+from vernier.operators.sql.trees import nodes_in
 from vernier.service.sql.completion import complete, each, expressions
 
 LEFT_OUT = frozenset(
@@ -201,12 +202,7 @@ _TRIES = {"Add": "try_add", "Subtract": "try_subtract", "Multiply": "try_multipl
 
 def _classes(tree: Any) -> set[str]:
     """The classes of all nodes and expressions of a plan."""
-    if isinstance(tree, list):
-        return {name for one in tree for name in _classes(one)}
-    if isinstance(tree, dict):
-        own = {tree["class"].rsplit(".", 1)[-1]} if "class" in tree else set()
-        return own | {name for one in tree.values() for name in _classes(one)}
-    return set()
+    return {node["class"].rsplit(".", 1)[-1] for node in nodes_in(tree)}
 
 
 def _failure(error: Any) -> dict[str, Any]:

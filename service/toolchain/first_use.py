@@ -23,13 +23,10 @@ class KernelsFailed(CallerError):
 
 
 def have_kernels(say: Callable[[str], None]) -> None:
-    """Compile the kernels if necessary, which takes a minute or two. say: receives progress lines. In a checkout they
-    are compiled as they are loaded, and this only says so. Raises KernelsFailed.
+    """Compile the kernels if necessary, which takes a minute or two. say: receives progress lines. Raises
+    KernelsFailed.
     """
-    if setup.compiled():
-        return
-    if checkout() is not None:
-        say("kernels: not compiled yet, which takes a minute or two now; `make setup` does it once")
+    if checkout() is not None or setup.compiled():
         return
     say(f"kernels: compiling into {cache_folder()}, once; a minute or two")
     command = [sys.executable, "-m", "vernier.service.toolchain.setup", "kernels"]

@@ -281,9 +281,7 @@ class StateDirectory:
             except Damaged as problem:
                 self._complain(problem)
         if epochs and self.damaged:
-            raise NoIntactManifest(
-                path=self.path, count=len(self.damaged), problem="; the one before: ".join(map(str, self.damaged[:2]))
-            )
+            raise self._none_intact()
         return None
 
     def manifest(self, epoch: int) -> Manifest:
@@ -357,6 +355,10 @@ class StateDirectory:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _none_intact(self) -> NoIntactManifest:
+        said = "; the one before: ".join(map(str, self.damaged[:2]))
+        return NoIntactManifest(path=self.path, count=len(self.damaged), problem=said)
+
     def _require(self, operation: str) -> None:
         if self._lock is None:
             raise NotAcquired(path=self.path, operation=operation)
@@ -391,9 +393,7 @@ class StateDirectory:
                 self._newest = found
                 self._garbage.add(epoch, found.segments())
         if self._newest is None and self.damaged:
-            raise NoIntactManifest(
-                path=self.path, count=len(self.damaged), problem="; the one before: ".join(map(str, self.damaged[:2]))
-            )
+            raise self._none_intact()
         for epoch in broken:
             self._set_aside(epoch)
         # An owner that was overtaken may be about to commit one more epoch. Its segments must stay until that epoch's

@@ -157,4 +157,4 @@ def test_a_checkout_has_all_from_its_set_up(monkeypatch: pytest.MonkeyPatch) -> 
     said: list[str] = []
     first_use.have_kernels(said.append)
     first_use.have_jars(said.append)
-    assert said == ["kernels: not compiled yet, which takes a minute or two now; `make setup` does it once"]
+    assert said == []

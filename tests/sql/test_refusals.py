@@ -77,6 +77,8 @@ WRONG = {
     "a time out of reach": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k FROM t WHERE ts < TIMESTAMP '9999-12-31';",
     "a day out of reach": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k, DATE '+10000-01-01' AS d FROM t;",
     "an ASOF JOIN": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT t.k FROM t ASOF JOIN u ON t.k >= u.k;",
+    "a column that is called asof": "CREATE TABLE t (asof BIGINT);\n"
+    "CREATE MATERIALIZED VIEW a AS SELECT asof, prize FROM t;",
     "a key of a column": "CREATE TABLE t (k BIGINT PRIMARY KEY);\nCREATE MATERIALIZED VIEW a AS SELECT k FROM t;",
     "NULL of no type": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT k,\n  CASE WHEN k > 1 THEN NULL END AS x FROM t;",
     "elements in one text": HEAD + "CREATE MATERIALIZED VIEW a AS SELECT concat_ws(',', array(s)) AS x FROM t;",
