@@ -78,6 +78,12 @@ class Connection:
             if isinstance(message, Assign) and message.attempt == attempt:
                 return message
 
+    def handed_out(self) -> Assign | None:
+        """Process what the driver has sent while this process has no task: a shard and its messages, or None for
+        anything else, which concerns an attempt that is over."""
+        message = self._receive("")
+        return message if isinstance(message, Assign) and message.rows is not None else None
+
     def check(self, attempt: str) -> None:
         """Process what the driver has sent. Raises AttemptCancelled if this attempt is over."""
         self._receive(attempt)

@@ -25,13 +25,14 @@ def load() -> None:
     from vernier.service.codec.lazy_pandas import defer_pandas
 
     defer_pandas()
-    import pyspark.worker  # noqa: F401  (to have it in memory, as the next one)
+    import pyspark.worker
 
-    import vernier.service.cluster.worker  # noqa: F401
+    from vernier.service.cluster.between_tasks import attending
     from vernier.service.cluster.precompile import warm
 
     # Prints only if set-up has not compiled the kernels for this processor.
     warm(lambda what: print(f"kernels: {what}", file=sys.stderr, flush=True))
+    pyspark.worker.main = attending(pyspark.worker.main)
     gc.collect()
     gc.freeze()
 

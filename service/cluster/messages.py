@@ -128,13 +128,15 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 class Assign(msgspec.Struct, tag="assign", frozen=True):
     """All tasks of the attempt have arrived: this is your shard, these are your peers (by shard); begin. surplus: the
-    processes of your executor that have no task, which you end (see service/cluster/surplus.py)."""
+    processes of your executor that have no task, which you end (see service/cluster/surplus.py). rows: your messages,
+    as a stream of Arrow's, if the attempt has no tasks of Spark's."""
 
     attempt: str
     shard: int
     peers: list[str]
     start: Start
     surplus: list[int] = []
+    rows: bytes | None = None
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):

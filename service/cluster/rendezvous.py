@@ -17,7 +17,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -56,7 +56,7 @@ class Attempt:
     """One attempt at an epoch. `ended` is set once it is complete or cancelled; then exactly one of reports (all of
     them, by shard) and reason is set. decoding: it was cancelled because of a worker that was decoding messages, so
     these may be at fault. convicted: the messages that its workers found in quarantine. filling: the worker that failed
-    was at work for programs to change to."""
+    was at work for programs to change to. handed_out: it has no tasks of Spark's (see Rendezvous.hand_out)."""
 
     id: str
     start: Start
@@ -69,6 +69,7 @@ class Attempt:
     final: bool = False
     opened_seconds: float = 0.0
     decoding: bool = False
+    handed_out: bool = False
     filling: bool = False
     convicted: list[Poisoned] = field(default_factory=list)
     _opens: dict[int, tuple[_Peer, Open]] = field(default_factory=dict)
@@ -80,6 +81,13 @@ class Attempt:
     def missing(self) -> int:
         """How many of its workers have not begun their tasks yet."""
         return 0 if self._peers else self.workers - len(self._opens)
+
+    @property
+    def late(self) -> list[int]:
+        """The processes of the workers on this host that have not reported."""
+        here = socket.gethostname()
+        late = [peer for shard, peer in enumerate(self._peers) if shard not in self._got]
+        return [peer.hello.pid for peer in late if peer.hello.host == here]
 
     @property
     def pids(self) -> list[int]:
@@ -122,6 +130,7 @@ class Rendezvous:
         self._stuck = stuck
         self._lock = threading.Lock()
         self._current: Attempt | None = None
+        self._newest: Attempt | None = None
         self._connected: set[_Peer] = set()
         self._strangers: set[socket.socket] = set()
         self._unheard = threading.BoundedSemaphore(STRANGERS)
@@ -137,6 +146,22 @@ class Rendezvous:
         with self._lock:
             self._current = attempt
         return attempt
+
+    def hand_out(self, attempt: Attempt, rows: Sequence[bytes]) -> bool:
+        """Give the shards and these messages, one stream of Arrow's for each worker, to the processes that made the
+        commit from which the attempt starts, without tasks of Spark's. Returns False if one of them is gone; then
+        nothing has happened."""
+        with self._lock:
+            newest = self._newest
+            if newest is None or newest.id != attempt.start.base or len(newest._peers) != attempt.workers:
+                return False
+            if not self._connected.issuperset(newest._peers):
+                return False
+            attempt._peers, attempt.handed_out = list(newest._peers), True
+        addresses = [one.hello.address for one in attempt._peers]
+        for shard, one in enumerate(attempt._peers):
+            self._send(one.wire, Assign(attempt.id, shard, addresses, attempt.start, rows=rows[shard]))
+        return True
 
     def cancel(
         self, attempt: Attempt, reason: str, *, caller: bool = False, final: bool = False, culprit: _Peer | None = None
@@ -330,6 +355,7 @@ class Rendezvous:
             if len(attempt._got) < attempt.workers:
                 return
             attempt.reports = [attempt._got[shard] for shard in range(attempt.workers)]
+            self._newest = attempt
         try:
             self._complete(attempt)
         finally:

@@ -26,8 +26,18 @@ def end_surplus(pids: Sequence[int]) -> None:
     """End worker processes of this host, and wait until they are gone."""
     for pid in pids:
         _log.info("worker process %d has no shard any more and ends", pid)
+    _end(pids, signal.SIGTERM)
+
+
+def kill(pids: Sequence[int]) -> None:
+    """End worker processes of this host that do not return from what they do."""
+    _end(pids, signal.SIGKILL)
+
+
+def _end(pids: Sequence[int], how: signal.Signals) -> None:
+    for pid in pids:
         with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, how)
     deadline = time.monotonic() + GONE_SECONDS
     while time.monotonic() < deadline and any(map(psutil.pid_exists, pids)):
         time.sleep(0.001)

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -79,10 +79,30 @@ def run(job: Job, attempt: str, number: int, batches: Iterator[pa.RecordBatch], 
     """Run a task of an attempt on the rows from Spark. take: what makes an epoch's input of them. Raises DriverGone,
     and any error that prevents a start."""
     process = _here(job)
-    try:
-        process.attempt, process.filling.busy = attempt, False
+
+    def begin() -> None:
         process.link.open(attempt, number, process.hot())
         work(process, attempt, batches, take, number)
+
+    _guarded(process, attempt, begin)
+
+
+def connected() -> Process | None:
+    """What this process keeps, if it has had a task before."""
+    return _process
+
+
+def run_handed(process: Process, assigned: Assign) -> None:
+    """Run this process's part of an attempt on messages that the driver has sent. Raises DriverGone."""
+    batches = pa.ipc.open_stream(assigned.rows).read_all().to_batches() if assigned.rows else []
+    _guarded(process, assigned.attempt, lambda: work(process, assigned.attempt, batches, assigned=assigned))
+
+
+def _guarded(process: Process, attempt: str, begin: Callable[[], None]) -> None:
+    """Begin this process's part of an attempt, and report it if it fails."""
+    try:
+        process.attempt, process.filling.busy = attempt, False
+        begin()
     except AttemptCancelled:
         pass
     except DriverGone:
@@ -118,15 +138,20 @@ def _here(job: Job) -> Process:
 
 
 def work(
-    process: Process, attempt: str, batches: Iterable[pa.RecordBatch], take: Take = take_messages, number: int = 0
+    process: Process,
+    attempt: str,
+    batches: Iterable[pa.RecordBatch],
+    take: Take = take_messages,
+    number: int = 0,
+    assigned: Assign | None = None,
 ) -> None:
-    """One worker's part of an epoch, from Spark's rows to the report. If it raises, nothing has happened. number:
-    Spark's number of the task."""
+    """One worker's part of an epoch, from its rows to the report. If it raises, nothing has happened. number: Spark's
+    number of the task; assigned: the shard, if the driver has sent it with the rows."""
     job, plan, clock, began_ns = process.job, process.plan, Phases(), time.time_ns()
     # Messages are few; the rows of a snapshot become words as they come.
     rows = list(batches) if take is take_messages else batches
     clock.end("read")
-    assigned = process.link.assigned(attempt, job.seconds)
+    assigned = assigned or process.link.assigned(attempt, job.seconds)
     clock.end("meet")
     end_siblings(assigned.surplus)
     start = assigned.start

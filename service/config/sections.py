@@ -134,6 +134,12 @@ class Epoch(Section):
     max_messages: int | None = Field(
         default=200_000, ge=1, description="messages an epoch takes at most; null: all there are"
     )
+    direct_messages: int = Field(
+        default=500,
+        ge=0,
+        description="the driver itself reads epochs of at most this many messages and sends them to the workers, "
+        "without a job of Spark's; 0: none; not on a cluster",
+    )
     slice_updates: int = Field(
         default=0,
         ge=0,

@@ -298,6 +298,7 @@ class Driver:
         query = Query(spark, self.settings, ingestion, offsets, limit, self._runner, self._scratch)
         self._first.passed("query")
         self._running = query
+        self._runner.read_with(query.small)
         changed: Bundle | None = None
         lost = False
         try:
@@ -322,6 +323,7 @@ class Driver:
             raise
         finally:
             self._running = None
+            self._runner.read_with(None)
             if not lost:  # otherwise the epoch waits for cores, and stopping would wait for the epoch
                 query.close()
 

@@ -20,7 +20,7 @@ import msgspec
 
 from vernier.service.cluster.messages import Poisoned, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
-from vernier.service.cluster.surplus import end_surplus
+from vernier.service.cluster.surplus import end_surplus, kill
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.attempt_watch import AttemptWatch
 from vernier.service.coordinator.committer import Committer
@@ -41,11 +41,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from vernier.service.coordinator.session import LoadStage, Stage
+    from vernier.service.coordinator.small_batches import SmallBatches
 
 MISSING_SECONDS = 1.5
 """Workers that have not begun their tasks for this long are reported."""
 FIRST_SECONDS = 10.0
 """The same for the first epoch, which waits for Python and the kernels."""
+STAGE_SECONDS = 20.0
+"""How long epochs go without a job of Spark's until the next one has one: Spark ends Python processes that have had no
+task for a minute."""
 REPORT_SECONDS = 5.0
 """Seconds that a worker's last report may take to arrive here after the stage has ended."""
 
@@ -113,6 +117,8 @@ class Runner:
         self.rendezvous = (meet or away)(settings.workers, self._complete)
         self._settings, self._dead_letters, self._heartbeat = settings, dead_letters, heartbeat
         self._stage: Stage | LoadStage | None = None
+        self._small: SmallBatches | None = None
+        self._staged: tuple[Stage | LoadStage | None, float] = None, 0.0
         self._committed: dict[str, Manifest] = {}
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
@@ -129,6 +135,10 @@ class Runner:
     def attach(self, stage: Stage | LoadStage) -> None:
         """Use this stage from now on."""
         self._stage = stage
+
+    def read_with(self, small: SmallBatches | None) -> None:
+        """Use this from now on to read micro-batches of few messages."""
+        self._small = small
 
     def rescale(self, workers: int) -> None:
         """Make the next epochs with another number of workers. Call it between two epochs, and attach a stage."""
@@ -181,7 +191,9 @@ class Runner:
             wanted_in: float | None = None
             try:
                 self._dead_letters.settle()
-                manifest = self._epoch(frame)
+                if self._small is not None:
+                    self._small.look()
+                manifest = self._epoch(frame, self._small)
                 if manifest is not None:
                     self._dead_letters.send(manifest)
                     self.epochs.collect()
@@ -199,8 +211,9 @@ class Runner:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _epoch(self, frame: DataFrame) -> Manifest | None:
-        """Make the epoch; returns its manifest, or None for a frame without rows."""
+    def _epoch(self, frame: DataFrame, small: SmallBatches | None = None) -> Manifest | None:
+        """Make the epoch; returns its manifest, or None for a frame without rows. small: what may read the frame's
+        messages instead of Spark."""
         start = self.epochs.start
         number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
@@ -210,7 +223,7 @@ class Runner:
             tries -= 1
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
-            reason = self._try(frame, attempt)
+            reason = self._try(frame, attempt, None if failed or small is None else self._rows(small))
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:
                 self._quarantine, self._poisoned = False, {}
@@ -258,8 +271,19 @@ class Runner:
             _log.warning("epoch=%d ended while its messages were decoded: quarantine", attempt.start.epoch)
         return first or bool(fresh)
 
-    def _try(self, frame: DataFrame, attempt: Attempt) -> str:
-        """Run one attempt to its end. Returns the reason it failed; "" if it succeeded or there was nothing to do."""
+    def _rows(self, small: SmallBatches) -> list[bytes] | None:
+        """The messages of a micro-batch, for each worker, if they go to the workers without a job of Spark's.
+
+        The workers must have made an epoch in tasks of this stage before: tasks bring the programs.
+        """
+        stage, at = self._staged
+        if stage is not self._stage or time.monotonic() - at > STAGE_SECONDS:
+            return None
+        return small.read(self.rendezvous.workers)
+
+    def _try(self, frame: DataFrame, attempt: Attempt, rows: list[bytes] | None) -> str:
+        """Run one attempt to its end, in tasks of Spark's or, on these rows, without. Returns the reason it failed; ""
+        if it succeeded or there was nothing to do."""
         if self._stage is None:
             raise SparkFailed(problem="an epoch came before its stage")
         self._problem = None
@@ -273,7 +297,9 @@ class Runner:
             watches.append(MissingWorkers(attempt, MISSING_SECONDS if self._made else FIRST_SECONDS, self._missing))
         spark = ""
         try:
-            if not stage.run(frame, attempt.id):
+            if rows is not None and self.rendezvous.hand_out(attempt, rows):
+                attempt.ended.wait()
+            elif not stage.run(frame, attempt.id):
                 self.rendezvous.cancel(attempt, "there are no rows")
                 return ""
         except SparkFailed as error:
@@ -290,6 +316,8 @@ class Runner:
         attempt.ended.wait()
         if self._problem is not None:
             raise self._problem
+        if attempt.reports and not attempt.handed_out:
+            self._staged = stage, time.monotonic()
         # Workers know the cause better than Spark, which sees only that a process ended.
         return "" if attempt.reports else attempt.reason or spark
 
@@ -320,6 +348,9 @@ class Runner:
     def _give_up(self, stage: Stage | LoadStage, attempt: Attempt, seconds: float) -> None:
         if self.rendezvous.cancel(attempt, f"it took more than {seconds:g} s"):
             stage.cancel()
+            if attempt.handed_out:
+                # To Spark its processes are idle: it would give them the tasks of the next attempt.
+                kill(attempt.late)
 
     def _complete(self, attempt: Attempt) -> None:
         """Commit what the workers have reported. Runs on the thread that received the last report."""

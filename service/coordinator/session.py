@@ -227,6 +227,17 @@ def set_limit(spark: SparkSession, query: StreamingQuery, limit: int) -> bool:
     return True
 
 
+def batch_ends(query: StreamingQuery) -> dict[str, dict[int, int]]:
+    """By topic and partition, the offset after the last message of the micro-batch that the query is at. Call it while
+    the micro-batch runs. Raises SparkFailed."""
+    try:
+        execution: Any = query._jsq.streamingQuery()
+        ends = json.loads(execution.availableOffsets().head()._2().json())
+    except Py4JError as error:
+        raise SparkFailed(problem=cause_of(error)) from error
+    return {topic: {int(one): end for one, end in own.items()} for topic, own in ends.items()}
+
+
 class Stage:
     """The barrier stage of an epoch's attempt: N tasks that run `work`, by default service/cluster/worker.py."""
 

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.consumer_lag import Offsets
-from vernier.service.coordinator.session import open_stream, set_limit, start_query
+from vernier.service.coordinator.session import batch_ends, open_stream, set_limit, start_query
+from vernier.service.coordinator.small_batches import SmallBatches
 from vernier.service.ingest.config import IngestionConfig
 
 
@@ -34,6 +35,8 @@ class Query:
         self._spark = spark
         self._checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=scratch))
         stream = open_stream(spark, settings, ingestion, offsets, limit)
+        most = 0 if settings.spark.on_cluster else settings.epoch.direct_messages
+        self.small = SmallBatches(settings.kafka_client(), self._ends, most)
         self._query = start_query(stream, epoch, self._checkpoint)
 
     def ended(self, seconds: int) -> bool:
@@ -57,7 +60,11 @@ class Query:
                 mine.update({int(one): max(end, mine.get(int(one), 0)) for one, end in own.items()})
         return passed
 
+    def _ends(self) -> dict[str, dict[int, int]]:
+        return batch_ends(self._query)
+
     def close(self) -> None:
         """Stop the query, between micro-batches."""
         self._query.stop()
+        self.small.close()
         shutil.rmtree(self._checkpoint, ignore_errors=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import psutil
 import pytest
@@ -136,6 +137,85 @@ def test_processes_without_a_shard_are_known(office: Office) -> None:
     first.close()
     while office.rendezvous.surplus(attempt):
         threading.Event().wait(0.01)
+
+
+def committed(office: Office, links: list[Connection]) -> Start:
+    """The start of an epoch after one that these workers have made."""
+    attempt = office.rendezvous.begin(START)
+    for shard, (link, _) in enumerate(zip(links, office.meet(attempt, links))):
+        link.report(report(attempt.id, shard))
+    assert attempt.ended.wait(PATIENCE)
+    return Start(epoch=6, base=attempt.id, ingestion={}, offsets={})
+
+
+def test_messages_are_handed_out_to_those_who_made_the_newest_epoch(office: Office) -> None:
+    links = [office.link("tcp://a"), office.link("tcp://b")]
+    start = committed(office, links)
+    office.link()  # has no shard
+    for epoch in range(6, 8):
+        attempt = office.rendezvous.begin(start)
+        assert office.rendezvous.hand_out(attempt, [b"one", b""])
+        assigned = [link.handed_out() for link in links]
+        assert [one and (one.shard, one.rows, one.peers) for one in assigned] == [
+            (0, b"one", ["tcp://a", "tcp://b"]),
+            (1, b"", ["tcp://a", "tcp://b"]),
+        ]
+        assert attempt.late == [os.getpid()] * 2
+        links[0].report(report(attempt.id, 0))
+        links[1].report(report(attempt.id, 1))
+        assert attempt.ended.wait(PATIENCE)
+        assert attempt.late == []
+        assert attempt.handed_out
+        start = Start(epoch=epoch + 1, base=attempt.id, ingestion={}, offsets={})
+
+
+def test_nothing_is_handed_out_if_others_made_the_newest_epoch(office: Office) -> None:
+    links = [office.link(), office.link()]
+    start = committed(office, links)
+    for wrong in (replace_start(start, base="other"), START):
+        attempt = office.rendezvous.begin(wrong)
+        assert not office.rendezvous.hand_out(attempt, [b"", b""])
+        office.rendezvous.cancel(attempt, "for a test")
+    office.rendezvous.workers = 1
+    assert not office.rendezvous.hand_out(office.rendezvous.begin(start), [b""])
+    office.rendezvous.workers = 2
+    links[1].close()
+    attempt = office.rendezvous.begin(start)
+    while office.rendezvous.surplus(attempt) != [os.getpid()]:
+        threading.Event().wait(0.01)
+    assert not office.rendezvous.hand_out(attempt, [b"", b""])
+    assert not attempt.handed_out
+    assert len(office.meet(attempt, [links[0], office.link()])) == 2  # tasks of Spark's may have it
+
+
+def test_a_worker_that_dies_of_what_was_handed_out_ends_the_attempt(office: Office) -> None:
+    links = [office.link(), office.link()]
+    start = committed(office, links)
+    attempt = office.rendezvous.begin(start)
+    assert office.rendezvous.hand_out(attempt, [b"", b""])
+    links[1].close()
+    assert links[0].handed_out() is not None
+    with pytest.raises(AttemptCancelled, match="is gone"):
+        links[0].check(attempt.id)
+    attempt = office.rendezvous.begin(start)
+    assert not office.rendezvous.hand_out(attempt, [b"", b""])
+    assert len(office.meet(attempt, [links[0], office.link()])) == 2
+
+
+def test_an_assignment_may_come_too_late_for_an_idle_process(office: Office) -> None:
+    links = [office.link(), office.link()]
+    attempt = office.rendezvous.begin(committed(office, links))
+    assert office.rendezvous.hand_out(attempt, [b"", b""])
+    office.rendezvous.cancel(attempt, "for a test")
+    first, second = links[0].handed_out(), links[0].handed_out()
+    assert first is not None
+    assert second is None
+
+
+def replace_start(start: Start, **changes: Any) -> Start:
+    """A start with other fields."""
+    changed: Start = msgspec.structs.replace(start, **changes)
+    return changed
 
 
 def test_one_worker_of_an_executor_hears_of_its_surplus_processes(office: Office) -> None:

@@ -1,0 +1,241 @@
+"""Small batches: what the driver reads of a micro-batch is what Spark's tasks would have read, column by column."""
+
+import json
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kafka import KafkaProducer, TopicPartition
+
+from vernier.service.coordinator import small_batches
+from vernier.service.coordinator.small_batches import SCHEMA, SmallBatches
+from vernier.service.kafka.embedded_broker import EmbeddedBroker
+from vernier.service.kafka.topics import create_topics
+
+SCRIPT = textwrap.dedent("""
+    import json, sys, threading
+    from pathlib import Path
+    import pyarrow as pa
+    from vernier.service.config.settings import load
+    from vernier.service.coordinator.session import Stage, start_session
+    from vernier.service.coordinator.streaming_query import Query
+    from vernier.service.ingest.config import IngestionConfig
+
+    folder, bootstrap, topics = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+    settings = load(None, {"workers": 2, "kafka.bootstrap": bootstrap}, {}).settings
+    spark = start_session(settings, "small", folder)
+
+    def keep(batches):
+        from pyspark import TaskContext
+        batches = list(batches)
+        if batches:
+            table = pa.Table.from_batches(batches).drop_columns("timestampType")  # no worker reads it
+            place = folder / f"{TaskContext.get().partitionId()}.arrow"
+            with pa.OSFile(str(place), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+                file.write_table(table)
+        return iter(())
+
+    stage, begun, batches = Stage(spark, keep, 2), threading.Event(), []
+
+    def epoch(frame, number):
+        begun.wait()
+        for place in folder.glob("*.arrow"):
+            place.unlink()
+        stage.run(frame, "a")
+        theirs = [pa.ipc.open_file(pa.OSFile(str(one))).read_all() for one in sorted(folder.glob("*.arrow"))]
+        query.small.look()
+        rows = query.small.read(2)
+        ours = None if rows is None else [pa.ipc.open_stream(one).read_all() for one in rows if one]
+        order = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+        whole = pa.concat_tables(theirs).sort_by(order) if theirs else None
+        said = {"batch": number, "messages": 0 if whole is None else len(whole), "read": ours is not None}
+        if ours:
+            mine = pa.concat_tables(ours)
+            apart = [set(zip(own["topic"].to_pylist(), own["partition"].to_pylist())) for own in ours]
+            said |= {
+                "types": [str(one).replace("Etc/", "").replace("element", "item") for one in whole.schema.types],
+                "names": mine.schema.names == whole.schema.names,
+                "same": mine.sort_by(order).to_pylist() == whole.to_pylist(),
+                "apart": len(ours) < 2 or not apart[0] & apart[1],
+            }
+        print(json.dumps(said), flush=True)
+
+    query = Query(spark, settings, IngestionConfig({}, partitions=topics), {}, None, epoch, folder)
+    begun.set()
+    sys.stdin.read()
+    query.close()
+    spark.stop()
+""")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_driver_reads_what_tasks_read(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    topics = {"small-a": 2, "small-b": 1}
+    create_topics(broker.bootstrap, topics)
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tmp_path), broker.bootstrap, json.dumps(topics)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as reader:
+        plain = KafkaProducer(bootstrap_servers=broker.bootstrap)
+        ours = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="small", compression_type="gzip")
+        ours.init_transactions()
+        told: list[dict[str, Any]] = []
+
+        def expect(messages: int) -> None:
+            """Wait until Spark has read this many messages more."""
+            plain.flush()
+            while messages > 0:
+                assert reader.stdout is not None
+                told.append(json.loads(reader.stdout.readline()))
+                messages -= told[-1]["messages"]
+
+        plain.send("small-a", b"first", partition=0)
+        expect(1)
+        for at in range(5):
+            plain.send(
+                "small-a", b"%d" % at, key=b"k", partition=at % 2, headers=[("h", b"x"), ("h", b""), ("i", b"\xff")]
+            )
+        plain.send("small-b", None, key="ä".encode(), timestamp_ms=1)
+        plain.send("small-b", b"", key=None, timestamp_ms=1_999_999_999_999)
+        expect(7)
+        for keep in (True, False, True):
+            ours.begin_transaction()
+            ours.send("small-a", b"in a transaction", partition=1)
+            ours.send("small-b", b"%d" % keep)
+            ours.flush()
+            (ours.commit_transaction if keep else ours.abort_transaction)()
+            plain.send("small-a", b"beside it", partition=0)
+            expect(3 if keep else 1)
+        for at in range(300):
+            plain.send("small-b", b"many %d" % at)
+        expect(300)
+        plain.send("small-a", b"large" * 200_000, partition=0)
+        plain.send("small-a", b"small", partition=0)
+        expect(2)
+        assert reader.stdin is not None
+        reader.stdin.close()
+        plain.close()
+        ours.close()
+    read = [one for one in told if one["read"]]
+    types = [str(one) for one in SCHEMA.types]
+    assert all(one["types"] == types and one["names"] and one["same"] and one["apart"] for one in read), told
+    # The first connection may take too long.
+    assert len(read) >= len(told) - 3, told
+
+
+class Source:
+    """A topic of two partitions, and the ends of micro-batches that a test chooses."""
+
+    def __init__(self, broker: EmbeddedBroker, topic: str, most: int = 100) -> None:
+        create_topics(broker.bootstrap, {topic: 2})
+        self.topic = topic
+        self.ends: Mapping[str, Mapping[int, int]] = {topic: {0: 0, 1: 0}}
+        self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+        self.small = SmallBatches({"bootstrap_servers": broker.bootstrap}, lambda: self.ends, most)
+
+    def send(self, *values: bytes, partition: int = 0) -> None:
+        """Send messages and wait until they are there."""
+        for value in values:
+            self.producer.send(self.topic, value, partition=partition)
+        self.producer.flush()
+
+    def batch(self, first: int, second: int, workers: int = 2) -> list[list[bytes]] | None:
+        """What is read of the micro-batch that ends at these offsets, by worker."""
+        self.ends = {self.topic: {0: first, 1: second}}
+        self.small.look()
+        rows = self.small.read(workers)
+        return None if rows is None else [values(one) for one in rows]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.producer.close()
+        self.small.close()
+
+
+def values(stream: bytes) -> list[bytes]:
+    """The messages in a stream of Arrow's."""
+    if not stream:
+        return []
+    table = pa.ipc.open_stream(stream).read_all()
+    assert table.schema == SCHEMA
+    return list(table["value"].to_pylist())
+
+
+@pytest.fixture
+def source(broker: EmbeddedBroker, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Source]:
+    """A source whose connection may take its time."""
+    monkeypatch.setattr(small_batches, "READ_SECONDS", 20)
+    made = Source(broker, f"small-{request.node.name}".replace("[", "-").replace("]", ""))
+    yield made
+    made.close()
+
+
+def test_messages_beyond_a_micro_batch_are_those_of_the_next_one(source: Source) -> None:
+    assert source.batch(0, 0) is None  # where it begins is not known
+    source.send(b"a", b"b", b"c", b"d")
+    source.send(b"x", partition=1)
+    assert source.batch(1, 1) == [[b"a"], [b"x"]]
+    assert source.batch(3, 1) == [[b"b", b"c"], []]
+    source.send(b"y", partition=1)
+    assert source.batch(4, 2, workers=1) == [[b"d", b"y"]]
+
+
+def test_micro_batches_that_spark_read_are_skipped(source: Source) -> None:
+    source.batch(0, 0)
+    source.send(*(b"%d" % at for at in range(210)))
+    assert source.batch(1, 0) == [[b"0"], []]
+    assert source.batch(201, 0) is None  # too many
+    assert source.batch(203, 0) == [[b"201", b"202"], []]
+    assert source.batch(203, 0) is None  # none at all
+
+
+def test_another_partition_has_no_known_beginning(source: Source, broker: EmbeddedBroker) -> None:
+    source.batch(0, 0)
+    source.send(b"a", b"b")
+    source.ends = {source.topic: {0: 1}}
+    source.small.look()
+    assert source.small.read(2) is None
+    assert source.batch(2, 0) is None
+    source.send(b"c")
+    assert source.batch(3, 0) == [[b"c"], []]
+
+
+def test_after_a_failure_spark_reads_for_a_while(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    source.batch(0, 0)
+    source.send(b"a", b"b", b"c" * 10, b"d", b"e")
+    monkeypatch.setattr(small_batches, "LARGEST_BYTES", 5)
+    assert source.batch(4, 0) is None  # too large
+    monkeypatch.undo()
+    monkeypatch.setattr(small_batches, "READ_SECONDS", 20)
+    assert source.batch(4, 0) is None
+    time.sleep(2 * small_batches.REST_SECONDS[0])
+    assert source.batch(5, 0) == [[b"e"], []]
+
+
+def test_messages_that_are_gone_are_left_to_spark(source: Source, broker: EmbeddedBroker) -> None:
+    from kafka.admin import KafkaAdminClient
+
+    source.batch(0, 0)
+    source.send(b"a", b"b", b"c")
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.delete_records({TopicPartition(source.topic, 0): 2})
+    admin.close()
+    assert source.batch(3, 0) is None
+
+
+def test_none_are_read_if_the_setting_says_so(broker: EmbeddedBroker) -> None:
+    source = Source(broker, "small-none", most=0)
+    source.send(b"a")
+    assert source.batch(0, 0) is None
+    assert source.batch(1, 0) is None
+    source.close()
