@@ -47,6 +47,8 @@ MISSING_SECONDS = 1.5
 """Workers that have not begun their tasks for this long are reported."""
 FIRST_SECONDS = 10.0
 """The same for the first epoch, which waits for Python and the kernels."""
+LINGER_SECONDS, WAIT_SECONDS = 5.0, 0.1
+"""How long epochs are made of messages that come after a micro-batch, and how long each of them waits for the first."""
 STAGE_SECONDS = 20.0
 """How long epochs go without a job of Spark's until the next one has one: Spark ends Python processes that have had no
 task for a minute."""
@@ -127,7 +129,7 @@ class Runner:
         self._poisoned: dict[tuple[str, int, int], Poisoned] = {}
         self._running = threading.Lock()
         self._attempt: Attempt | None = None
-        self._stopping = self._made = False
+        self._stopping = self._made = self._waiting = False
         self._awaited = "", ""
         self.troubles = Troubles(epochs.directory.blob)
         self.go_on()
@@ -153,7 +155,9 @@ class Runner:
 
     def between(self, call: Callable[[], None]) -> None:
         """Call a function between two epochs."""
+        self._waiting = True
         with self._running:
+            self._waiting = False
             call()
 
     def beside(self, frame: DataFrame, stage: LoadStage) -> None:
@@ -182,24 +186,41 @@ class Runner:
         self.rendezvous.close()
 
     def __call__(self, frame: DataFrame, _batch: int) -> None:
-        """Make an epoch of a micro-batch."""
+        """Make an epoch of a micro-batch, and more of the messages that come soon after it: Spark takes longer to make
+        a micro-batch than workers take for an epoch of few messages."""
+        small, until = self._small, time.monotonic() + LINGER_SECONDS
+        if small is not None:
+            small.look()
+        self._round(frame, small)
+        while small is not None and self._hands_out() and time.monotonic() < until:
+            if self._stopping or self._waiting:
+                return
+            rows = small.more(self.rendezvous.workers, WAIT_SECONDS)
+            if rows is None or (rows and not self._round(None, small, rows)):
+                return
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _round(self, frame: DataFrame | None, small: SmallBatches | None, rows: list[bytes] | None = None) -> bool:
+        """Make an epoch of a micro-batch or of these rows; returns False if there is none."""
         with self._running:
             if self._stopping:
+                if frame is None:
+                    return False
                 raise Stopping()
             if self._heartbeat is not None:
                 self._heartbeat.began()
             wanted_in: float | None = None
             try:
                 self._dead_letters.settle()
-                if self._small is not None:
-                    self._small.look()
-                manifest = self._epoch(frame, self._small)
+                manifest = self._epoch(frame, small, rows)
                 if manifest is not None:
                     self._dead_letters.send(manifest)
                     self.epochs.collect()
                     more = self._hooks.between()
                     wanted_in = SOON_SECONDS if more else self._wanted_in()
                     self.troubles.clear()
+                return manifest is not None
             except BaseException as problem:
                 # Spark reports the query's failure in twenty lines of text, of which this error is one; so keep the
                 # error itself.
@@ -209,21 +230,26 @@ class Runner:
                 if self._heartbeat is not None:
                     self._heartbeat.ended(wanted_in)
 
-    # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _epoch(self, frame: DataFrame, small: SmallBatches | None = None) -> Manifest | None:
-        """Make the epoch; returns its manifest, or None for a frame without rows. small: what may read the frame's
-        messages instead of Spark."""
+    def _epoch(
+        self, frame: DataFrame | None, small: SmallBatches | None = None, rows: list[bytes] | None = None
+    ) -> Manifest | None:
+        """Make the epoch; returns its manifest, or None if there is nothing to make one of. small: what may read the
+        frame's messages instead of Spark. rows: the messages, for each worker; without a frame, a failed attempt is
+        left to the next micro-batch, which has the same messages."""
         start = self.epochs.start
         number, reason = start.epoch, ""
         tries = self._settings.epoch.attempts
         failed = False
+        if frame is not None and small is not None and self._hands_out():
+            rows = small.read(self.rendezvous.workers, start.offsets)
+            if rows == []:
+                return None
         while tries:
             self._hooks.check_files(failed)
             tries -= 1
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
-            reason = self._try(frame, attempt, None if failed or small is None else self._rows(small))
+            reason = self._try(frame, attempt, rows)
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:
                 self._quarantine, self._poisoned = False, {}
@@ -241,6 +267,13 @@ class Runner:
             failed = True
             self.epochs.failed()
             self._log.failed(number, attempt, reason)
+            if small is not None and rows is not None:
+                # From now on tasks of Spark's try it.
+                small.rewind()
+                self._staged, rows = (None, 0.0), None
+            if frame is None:
+                self._learn(attempt)
+                return None
             if attempt.filling and (attempt.caller or not tries) and self._hooks.refused(reason):
                 # The epoch itself is not at fault; it goes on without the change.
                 start, tries = self.epochs.start, max(tries, 1)
@@ -271,17 +304,13 @@ class Runner:
             _log.warning("epoch=%d ended while its messages were decoded: quarantine", attempt.start.epoch)
         return first or bool(fresh)
 
-    def _rows(self, small: SmallBatches) -> list[bytes] | None:
-        """The messages of a micro-batch, for each worker, if they go to the workers without a job of Spark's.
-
-        The workers must have made an epoch in tasks of this stage before: tasks bring the programs.
-        """
+    def _hands_out(self) -> bool:
+        """Whether messages may go to the workers without a job of Spark's. They must have made an epoch in tasks of
+        this stage before: tasks bring the programs."""
         stage, at = self._staged
-        if stage is not self._stage or time.monotonic() - at > STAGE_SECONDS:
-            return None
-        return small.read(self.rendezvous.workers)
+        return stage is not None and stage is self._stage and time.monotonic() - at < STAGE_SECONDS
 
-    def _try(self, frame: DataFrame, attempt: Attempt, rows: list[bytes] | None) -> str:
+    def _try(self, frame: DataFrame | None, attempt: Attempt, rows: list[bytes] | None) -> str:
         """Run one attempt to its end, in tasks of Spark's or, on these rows, without. Returns the reason it failed; ""
         if it succeeded or there was nothing to do."""
         if self._stage is None:
@@ -299,6 +328,8 @@ class Runner:
         try:
             if rows is not None and self.rendezvous.hand_out(attempt, rows):
                 attempt.ended.wait()
+            elif frame is None:
+                spark = "a worker is gone"
             elif not stage.run(frame, attempt.id):
                 self.rendezvous.cancel(attempt, "there are no rows")
                 return ""
