@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -92,6 +94,7 @@ class SmallBatches:
             return None
         found = self._guarded(lambda consumer: self._read(consumer, next_in, workers))
         if found is None:
+            self.rewind()  # an open connection stays: the first request on it takes longer than later ones
             self._not_before = time.monotonic() + self._rest
             self._rest = min(2 * self._rest, REST_SECONDS[1])
         else:
@@ -104,7 +107,9 @@ class SmallBatches:
         known = self._known or {}
         if not self._follows or sum(self._taken[part] - known[part] for part in self._taken) > AHEAD:
             return None
-        return self._guarded(lambda consumer: self._more(consumer, workers, seconds))
+        found = self._guarded(lambda consumer: self._more(consumer, workers, seconds))
+        self._follows = found is not None
+        return found
 
     def rewind(self) -> None:
         """What was returned last is not processed, and neither is what has come since."""
@@ -136,14 +141,11 @@ class SmallBatches:
                     fetch_max_bytes=LARGEST_BYTES,
                     metrics_enabled=False,
                 )
-            found = work(self._consumer)
+            return work(self._consumer)
         except Exception as error:  # whatever it is, Spark reads the messages or says what is wrong
             _log.debug("Spark reads the messages of an epoch: %s: %s", type(error).__name__, error)
             self.close()
             return None
-        if found is None:
-            self.rewind()  # the connection stays open: the first request on it takes longer than later ones
-        return found
 
     def _read(
         self, consumer: KafkaConsumer, wanted: Mapping[TopicPartition, tuple[int, int]], workers: int
@@ -151,6 +153,7 @@ class SmallBatches:
         if self._taken.keys() != wanted.keys():
             consumer.assign(list(wanted))
             self._taken.clear()
+            self._left.clear()
         for part, (begin, _) in wanted.items():
             if self._taken.get(part, -1) < begin:
                 consumer.seek(part, begin)
@@ -160,11 +163,15 @@ class SmallBatches:
             left = deadline - time.monotonic()
             if left <= 0 or self._poll(consumer, left)[1] > LARGEST_BYTES:
                 return None
-        return self._take(consumer, workers)
+        if sum(map(len, self._left.values())) <= self._most:
+            return self._take(workers, {part: consumer.position(part) for part in wanted})
+        return self._take(workers, {part: end for part, (_, end) in wanted.items()})
 
     def _more(self, consumer: KafkaConsumer, workers: int, seconds: float) -> list[bytes] | None:
         count, size = self._poll(consumer, seconds)
-        return self._take(consumer, workers) if count < self._most and size <= LARGEST_BYTES else None
+        if count >= self._most or size > LARGEST_BYTES:
+            return None
+        return self._take(workers, {part: consumer.position(part) for part in self._taken})
 
     def _poll(self, consumer: KafkaConsumer, seconds: float) -> tuple[int, int]:
         """Wait for messages; returns the number and the bytes of all that have not been taken yet."""
@@ -173,11 +180,14 @@ class SmallBatches:
         left = [record for own in self._left.values() for record in own]
         return len(left), sum(len(record.value or b"") for record in left)
 
-    def _take(self, consumer: KafkaConsumer, workers: int) -> list[bytes]:
+    def _take(self, workers: int, ends: Mapping[TopicPartition, int]) -> list[bytes]:
+        """What has come and is before these offsets."""
         own: list[list[Any]] = [[] for _ in range(workers)]
-        for number, part in enumerate(sorted(self._taken)):
-            own[number % workers] += self._left[part]
-            self._left[part], self._taken[part] = [], consumer.position(part)
+        for number, part in enumerate(sorted(ends)):
+            left, end = self._left[part], max(ends[part], self._taken[part])
+            count = bisect_left(left, end, key=attrgetter("offset"))
+            own[number % workers] += left[:count]
+            self._left[part], self._taken[part] = left[count:], end
         return [to_arrow(records) if records else b"" for records in own] if any(own) else []
 
 

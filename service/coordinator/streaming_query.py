@@ -35,7 +35,10 @@ class Query:
         self._spark = spark
         self._checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=scratch))
         stream = open_stream(spark, settings, ingestion, offsets, limit)
-        most = 0 if settings.spark.on_cluster else settings.epoch.direct_messages
+        epoch_settings = settings.epoch
+        most = min(epoch_settings.direct_messages, epoch_settings.max_messages or epoch_settings.direct_messages)
+        if settings.spark.on_cluster:
+            most = 0  # there it is Spark that notices when a host is gone
         self.small = SmallBatches(settings.kafka_client(), self._ends, most)
         self._query = start_query(stream, epoch, self._checkpoint)
 

@@ -206,6 +206,23 @@ def test_messages_beyond_a_micro_batch_come_with_it(source: Source) -> None:
     assert source.batch(5, 2, workers=1) == [[b"e"]]
 
 
+def test_no_more_than_the_maximum_is_read_at_once(source: Source) -> None:
+    source.batch(0, 0)
+    source.send(*(b"%d" % at for at in range(150)))
+    source.send(*(b"%d" % at for at in range(30)), partition=1)
+    got: list[list[bytes]] = []
+    for at in (70, 140, 150):
+        rows = source.batch(at, 20)
+        assert rows is not None
+        got.append([value for own in rows for value in own])
+    while (rows := source.more()) and any(rows):
+        got.append([value for own in rows for value in own])
+    assert max(map(len, got)) <= 100
+    assert sum(map(len, got)) == 180
+    first = [value for own in got for value in own]
+    assert sorted(set(first), key=int) == [b"%d" % at for at in range(150)]
+
+
 def test_what_an_epoch_did_not_commit_is_read_again(source: Source) -> None:
     source.batch(0, 0)
     source.send(b"a", b"b", b"c")
