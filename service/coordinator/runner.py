@@ -192,7 +192,7 @@ class Runner:
         if small is not None:
             small.look()
         self._round(frame, small)
-        while small is not None and self._hands_out() and time.monotonic() < until:
+        while small is not None and small is self._small and self._hands_out() and time.monotonic() < until:
             if self._stopping or self._waiting:
                 return
             rows = small.more(self.rendezvous.workers, WAIT_SECONDS)
@@ -204,9 +204,10 @@ class Runner:
     def _round(self, frame: DataFrame | None, small: SmallBatches | None, rows: list[bytes] | None = None) -> bool:
         """Make an epoch of a micro-batch or of these rows; returns False if there is none."""
         with self._running:
+            if frame is None and (self._stopping or not self._hands_out()):
+                self._leave(small)
+                return False
             if self._stopping:
-                if frame is None:
-                    return False
                 raise Stopping()
             if self._heartbeat is not None:
                 self._heartbeat.began()
@@ -247,9 +248,16 @@ class Runner:
         while tries:
             self._hooks.check_files(failed)
             tries -= 1
+            self._problem = None
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
-            reason = self._try(frame, attempt, rows)
+            if rows is not None and not self.rendezvous.hand_out(attempt, rows):
+                self._leave(small)
+                rows = None
+            if frame is None and rows is None:
+                self.rendezvous.cancel(attempt, "a worker is gone")
+                return None
+            reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:
                 self._quarantine, self._poisoned = False, {}
@@ -267,10 +275,9 @@ class Runner:
             failed = True
             self.epochs.failed()
             self._log.failed(number, attempt, reason)
-            if small is not None and rows is not None:
-                # From now on tasks of Spark's try it.
-                small.rewind()
-                self._staged, rows = (None, 0.0), None
+            if rows is not None:
+                self._leave(small)
+                rows = None
             if frame is None:
                 self._learn(attempt)
                 return None
@@ -310,12 +317,17 @@ class Runner:
         stage, at = self._staged
         return stage is not None and stage is self._stage and time.monotonic() - at < STAGE_SECONDS
 
-    def _try(self, frame: DataFrame | None, attempt: Attempt, rows: list[bytes] | None) -> str:
-        """Run one attempt to its end, in tasks of Spark's or, on these rows, without. Returns the reason it failed; ""
-        if it succeeded or there was nothing to do."""
+    def _leave(self, small: SmallBatches | None) -> None:
+        """Leave what was read, and has not become an epoch, to Spark: its tasks try it next."""
+        self._staged = None, 0.0
+        if small is not None:
+            small.rewind()
+
+    def _try(self, frame: DataFrame | None, attempt: Attempt) -> str:
+        """Run one attempt to its end, in tasks of Spark's unless its rows are handed out. Returns the reason it failed;
+        "" if it succeeded or there was nothing to do."""
         if self._stage is None:
             raise SparkFailed(problem="an epoch came before its stage")
-        self._problem = None
         stage, seconds = self._stage, self._settings.epoch.timeout_ms / 1000
         watch = threading.Timer(seconds, self._give_up, (stage, attempt, seconds))
         watch.daemon = True
@@ -326,11 +338,9 @@ class Runner:
             watches.append(MissingWorkers(attempt, MISSING_SECONDS if self._made else FIRST_SECONDS, self._missing))
         spark = ""
         try:
-            if rows is not None and self.rendezvous.hand_out(attempt, rows):
+            if attempt.handed_out:
                 attempt.ended.wait()
-            elif frame is None:
-                spark = "a worker is gone"
-            elif not stage.run(frame, attempt.id):
+            elif frame is None or not stage.run(frame, attempt.id):
                 self.rendezvous.cancel(attempt, "there are no rows")
                 return ""
         except SparkFailed as error:

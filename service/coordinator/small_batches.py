@@ -130,22 +130,25 @@ class SmallBatches:
         """What `work` returns; None, too, if it fails."""
         try:
             if self._consumer is None:
-                self._consumer = KafkaConsumer(
-                    **self._client,
-                    group_id=None,
-                    enable_auto_commit=False,
-                    isolation_level="read_committed",
-                    auto_offset_reset="none",
-                    max_poll_records=self._most,
-                    max_partition_fetch_bytes=LARGEST_BYTES,
-                    fetch_max_bytes=LARGEST_BYTES,
-                    metrics_enabled=False,
-                )
+                self._consumer = self._connect()
             return work(self._consumer)
         except Exception as error:  # whatever it is, Spark reads the messages or says what is wrong
             _log.debug("Spark reads the messages of an epoch: %s: %s", type(error).__name__, error)
             self.close()
             return None
+
+    def _connect(self) -> KafkaConsumer:
+        return KafkaConsumer(
+            **self._client,
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            max_poll_records=self._most,
+            max_partition_fetch_bytes=LARGEST_BYTES,
+            fetch_max_bytes=LARGEST_BYTES,
+            metrics_enabled=False,
+        )
 
     def _read(
         self, consumer: KafkaConsumer, wanted: Mapping[TopicPartition, tuple[int, int]], workers: int

@@ -7,12 +7,14 @@ sockets, and how workers take turns: each is a greenlet that runs until it must 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 from greenlet import GreenletExit, getcurrent, greenlet
+from kafka import TopicPartition
 
 import vernier as vn
 from tests.crash.faults import Crash
@@ -31,6 +33,7 @@ from vernier.service.config.settings import load
 from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.runner import Hooks, Runner
+from vernier.service.coordinator.small_batches import SmallBatches
 from vernier.service.errors import DeadLettersNotSent, SparkFailed
 from vernier.service.ingest.former import former_columns, with_former
 from vernier.service.ingest.rejects import DeadLetter
@@ -191,9 +194,12 @@ class SimProcess(Process):
 class SimRendezvous(Rendezvous):
     """Attempts without sockets; their names are counted."""
 
-    def __init__(self, workers: int, complete: Callable[[Attempt], None], name: str) -> None:
+    def __init__(
+        self, workers: int, complete: Callable[[Attempt], None], name: str, give: Callable[[Attempt, Any], bool]
+    ) -> None:
         import threading
 
+        self._give = give
         self.workers, self.keys = workers, Keys("sim")
         self._complete = complete
         self._lock = threading.Lock()
@@ -206,8 +212,65 @@ class SimRendezvous(Rendezvous):
         self._current = Attempt(f"{self._name}x{self._count}", start, self.workers)
         return self._current
 
+    def hand_out(self, attempt: Attempt, rows: Sequence[bytes]) -> bool:
+        return self._give(attempt, rows)
+
     def close(self) -> None:
         pass
+
+
+class SimConsumer:
+    """A consumer of the log. It fails when there is nothing more to read, and so ends what waits for more."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._reached: dict[TopicPartition, int] = {}
+
+    def assign(self, parts: list[TopicPartition]) -> None:
+        self._reached = dict.fromkeys(parts, -1)
+
+    def seek(self, part: TopicPartition, offset: int) -> None:
+        self._reached[part] = offset
+
+    def position(self, part: TopicPartition) -> int:
+        return self._reached[part]
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        found = {}
+        for part, start in self._reached.items():
+            values = self._log.partitions[part.partition][start:]
+            if values:
+                found[part] = [
+                    SimpleNamespace(
+                        key=None,
+                        value=value,
+                        topic=TOPIC,
+                        partition=part.partition,
+                        offset=at,
+                        timestamp=at,
+                        headers=[],
+                    )
+                    for at, value in enumerate(values, start)
+                ]
+                self._reached[part] = start + len(values)
+        if not found:
+            raise EOFError
+        return found
+
+    def close(self, autocommit: bool) -> None:
+        pass
+
+
+class SimSmallBatches(SmallBatches):
+    """What the driver reads itself. ends: where the micro-batch ends, by partition."""
+
+    def __init__(self, log: Log) -> None:
+        self.ends: list[int] = []
+        super().__init__({}, lambda: {TOPIC: dict(enumerate(self.ends))}, 1000)
+        self._log = log
+
+    def _connect(self) -> Any:
+        return SimConsumer(self._log)
 
 
 class SimDeadLetterSender:
@@ -253,7 +316,10 @@ class SimService:
         keep: int = 3,
         rebuild: bool = False,
         collect_beside: bool = False,
+        gone: Callable[[], bool] | None = None,
     ) -> None:
+        """gone: if the driver hands out what it reads itself, whether a worker is gone before it does."""
+        self.gone = gone
         self.machine, self.log, self.workers = machine, log, workers
         made = app or program()
         settings = load(None, {"workers": workers, "sources.pairs.clock": "event", "epoch.attempts": 3}, {}).settings
@@ -280,13 +346,13 @@ class SimService:
             self.epochs,
             self.letters,  # type: ignore[arg-type]
             None,
-            lambda count, complete: SimRendezvous(count, complete, name),
+            lambda count, complete: SimRendezvous(count, complete, name, self.hand_out),
             hooks=Hooks(switched=self._switched),
         )
         self.runner.attach(self)  # type: ignore[arg-type]
         self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, BlobLocation(WHERE), ingestion, 7, 1.0)
         self.target: Plan | None = None
-        self.next = self._offsets()
+        self.requery()
         self.processes = [self._worker() for _ in range(workers)]
         self.idle: list[tuple[SimProcess, MachineProcess]] = []
 
@@ -310,6 +376,8 @@ class SimService:
         frame = []
         for start, take, values in zip(self.next, takes, self.log.partitions, strict=True):
             frame.append((max(0, start - again), min(start + take, len(values))))
+        if self.small is not None:
+            self.small.ends = [stop for _, stop in frame]
         self.runner(frame, 0)  # type: ignore[arg-type]
         self.next = [stop for _, stop in frame]
 
@@ -340,6 +408,8 @@ class SimService:
     def requery(self) -> None:
         """A new query from the newest commit, as the driver starts one after a failure."""
         self.next = self._offsets()
+        self.small = None if self.gone is None else SimSmallBatches(self.log)
+        self.runner.read_with(self.small)
 
     # --- the stage ----------------------------------------------------------------------------------------------------
 
@@ -347,20 +417,44 @@ class SimService:
         """What Spark does: run all tasks. Raises SparkFailed when a worker process is gone."""
         if all(start == stop for start, stop in frame):
             return False
+        rows: list[list[pa.RecordBatch]] = []
+        for index in range(self.workers):
+            own = [(p, *frame[p]) for p in range(PARTITIONS) if p % self.workers == index]
+            rows.append([self.log.between(*part) for part in own])
+        self._work(attempt_id, rows)
+        return True
+
+    def hand_out(self, attempt: Attempt, rows: Sequence[bytes]) -> bool:
+        """What the rendezvous does with messages that the driver has read."""
+        if self.gone is None or self.gone():
+            return False
+        attempt.handed_out = True
+        batches = [pa.ipc.open_stream(own).read_all().to_batches() if own else [] for own in rows]
+        try:
+            self._work(attempt.id, batches, attempt)
+        except SparkFailed as error:
+            self.runner.rendezvous.cancel(attempt, str(error))
+        return True
+
+    def _work(self, attempt_id: str, rows: list[list[pa.RecordBatch]], handed: Attempt | None = None) -> None:
         room = Room(self.workers)
         tasks = []
         for index, (process, _) in enumerate(self.processes):
             process.room = room
             process.link.index = index  # type: ignore[attr-defined]
             process.link.reports.clear()  # type: ignore[attr-defined]
-            own = [(p, *frame[p]) for p in range(PARTITIONS) if p % self.workers == index]
-            batches = [self.log.between(*part) for part in own]
-            tasks.append(greenlet(lambda process=process, batches=batches: work(process, attempt_id, iter(batches))))
+            assigned = (
+                None if handed is None else Assign(attempt_id, index, [""] * self.workers, handed.start, rows=b"")
+            )
+
+            def run(process: SimProcess = process, own: Any = rows[index], assigned: Assign | None = assigned) -> None:
+                work(process, attempt_id, iter(own), assigned=assigned)
+
+            tasks.append(greenlet(run))
         self._take_turns(tasks, attempt_id)
         for process, _ in self.processes:
             for report in process.link.reports:  # type: ignore[attr-defined]
                 self.runner.rendezvous._report(report)
-        return True
 
     def cancel(self) -> None:
         """Nothing runs longer than it is let."""

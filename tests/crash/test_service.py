@@ -19,7 +19,7 @@ from tests.profiles import shorter
 from vernier.service.cluster import shard, worker
 from vernier.service.cluster.messages import Assign
 from vernier.service.cluster.shard import Shard
-from vernier.service.coordinator import collector
+from vernier.service.coordinator import collector, runner
 from vernier.service.errors import EpochFailed
 from vernier.service.ingest import records
 from vernier.service.ingest.stash import HeldUpdates
@@ -45,6 +45,9 @@ Update = tuple[int, int, int, int]
 def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let merges of small batches take several epochs, and be written beside these, as large ones are; collect
     often."""
+    # The wall clock decides nothing.
+    monkeypatch.setattr(runner, "LINGER_SECONDS", 1e9)
+    monkeypatch.setattr(runner, "STAGE_SECONDS", 1e9)
     monkeypatch.setattr(trace_module, "LEAST", 3)
     monkeypatch.setattr(trace_module, "SMALL", 1)
     monkeypatch.setattr(trace_module, "FUEL", 1)
@@ -120,7 +123,10 @@ class Simulation:
             self.starts += 1
             self.machine.wait()
             workers, more = self.rng.randint(1, 3), self.rng.random() < 0.4
-            self.service = SimService(self.machine, self.topic, workers, f"s{self.starts}", app=program(more))
+            small = self.rng.random() < 0.6
+            gone = (lambda: self.rng.random() < 0.1) if small else None
+            name = f"s{self.starts}"
+            self.service = SimService(self.machine, self.topic, workers, name, app=program(more), gone=gone)
             what = "the larger program" if more else "the program"
             self.log.append(f"start {what} with {workers} workers at {self.service.epochs.start.epoch}")
         return self.service
