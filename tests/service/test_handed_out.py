@@ -1,0 +1,76 @@
+"""Epochs without a job of Spark's, in a running driver: they are made, and nothing is lost when their workers die."""
+
+import json
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.service.driven import Service
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def epochs(service: Service) -> list[dict[str, Any]]:
+    """What the driver has logged of its epochs."""
+    found = []
+    for line in (service.folder / "log").read_text("utf-8").splitlines():
+        if line.startswith("{") and "ms" in (values := json.loads(line)):
+            found.append(values)
+    return found
+
+
+def handed_out(service: Service) -> int:
+    """The number of epochs whose tasks did not have to open."""
+    return sum(one["ms"]["open"] == 0 for one in epochs(service))
+
+
+def test_small_epochs_have_no_job_of_sparks(service: Service) -> None:
+    service.start(log__format="json")
+    reached = service.send((1, 10))
+    service.final(reached)
+    assert handed_out(service) == 0  # tasks bring the programs
+    for at in range(20):
+        reached = service.send((at % 3, at), partition=at % 2)
+        service.wait(lambda reached=reached: service.frontier() >= reached)
+    service.final(reached)
+    assert handed_out(service) >= 10
+    # A large epoch has one, and small ones follow again.
+    before = handed_out(service)
+    for at in range(3000):
+        service.producer.send(service.topic, key=b"k", value=b"", partition=at % 2)
+    service.producer.flush()
+    service.final(service.send((7, 7)))
+    for at in range(5):
+        service.final(service.send((8, at)))
+    assert handed_out(service) > before
+    assert service.stop() == 0
+
+
+def test_workers_may_die_at_any_time(service: Service) -> None:
+    service.start(log__format="json")
+    service.final(service.send((1, 10)))
+    for at in range(12):
+        for more in range(8):
+            reached = service.send((more, at), partition=more % 2)
+            if more == at % 8:
+                before = handed_out(service)
+                service.wait(lambda before=before: handed_out(service) > before)
+                service.workers()[at % 2].send_signal(signal.SIGKILL)
+    service.final(reached)
+    assert handed_out(service) > 12
+    assert service.stop() == 0
+
+
+def test_workers_that_stand_still_are_replaced(service: Service) -> None:
+    service.start(epoch__timeout_ms=15_000)
+    service.final(service.send((1, 10)))
+    for at in range(5):
+        service.final(service.send((2, at)))
+    for worker in service.workers():
+        worker.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    service.final(service.send((3, 1)))
+    assert time.monotonic() - began < 120
+    assert service.stop() == 0
