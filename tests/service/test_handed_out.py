@@ -14,11 +14,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.ma
 
 def epochs(service: Service) -> list[dict[str, Any]]:
     """What the driver has logged of its epochs."""
-    found = []
-    for line in (service.folder / "log").read_text("utf-8").splitlines():
-        if line.startswith("{") and "ms" in (values := json.loads(line)):
-            found.append(values)
-    return found
+    lines = (service.folder / "log").read_text("utf-8").splitlines()
+    return [values for line in lines if line.startswith("{") and "ms" in (values := json.loads(line))]
 
 
 def handed_out(service: Service) -> int:
