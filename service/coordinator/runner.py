@@ -3,7 +3,8 @@
 An epoch is tried a bounded number of times with the same frame, because Spark never repeats a barrier stage. Each
 attempt has its own id in the rendezvous, the exchange and file names, so surviving workers of an earlier attempt can do
 no harm. The commit happens when the last worker has reported. Spark ends the stage some ten milliseconds later, and the
-runner only waits for that.
+runner only waits for that. Epochs of few messages have no stage, and several of them may follow one micro-batch
+(small_batches.py).
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ MISSING_SECONDS = 1.5
 """Workers that have not begun their tasks for this long are reported."""
 FIRST_SECONDS = 10.0
 """The same for the first epoch, which waits for Python and the kernels."""
-LINGER_SECONDS, WAIT_SECONDS = 5.0, 0.1
+LINGER_SECONDS, WAIT_SECONDS = 15.0, 0.1
 """How long epochs are made of messages that come after a micro-batch, and how long each of them waits for the first."""
-STAGE_SECONDS = 20.0
+STAGE_SECONDS = 45.0
 """How long epochs go without a job of Spark's until the next one has one: Spark ends Python processes that have had no
 task for a minute."""
 REPORT_SECONDS = 5.0
