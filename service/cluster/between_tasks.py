@@ -2,9 +2,8 @@
 
 An epoch of few messages takes Spark longer to start, and to end, than the workers take to compute it. The driver
 therefore sends the messages of such an epoch itself, with the assignment of the shards (Rendezvous.hand_out), and the
-processes that have the shards in memory work on them without a task of Spark's ([decision
-54](../../docs/decisions/0054-small-epochs-without-a-job.md)). A process works on one thing at a time: it looks at the
-driver's connection only while Spark wants nothing of it.
+processes that have the shards in memory work on them without a task of Spark's (decision 54). A process works on one
+thing at a time: it looks at the driver's connection only while Spark wants nothing of it.
 """
 
 from __future__ import annotations

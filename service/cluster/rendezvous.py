@@ -17,7 +17,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -85,15 +85,12 @@ class Attempt:
     @property
     def late(self) -> list[int]:
         """The processes of the workers on this host that have not reported."""
-        here = socket.gethostname()
-        late = [peer for shard, peer in enumerate(self._peers) if shard not in self._got]
-        return [peer.hello.pid for peer in late if peer.hello.host == here]
+        return _pids_here(peer for shard, peer in enumerate(self._peers) if shard not in self._got)
 
     @property
     def pids(self) -> list[int]:
         """The processes of the workers on this host, once all have arrived."""
-        here = socket.gethostname()
-        return [peer.hello.pid for peer in self._peers if peer.hello.host == here]
+        return _pids_here(self._peers)
 
 
 @dataclass(eq=False)
@@ -185,10 +182,9 @@ class Rendezvous:
 
     def surplus(self, attempt: Attempt) -> list[int]:
         """The processes on this host that are connected and were none of a completed attempt's workers."""
-        here = socket.gethostname()
         with self._lock:
             others = self._connected.difference(attempt._peers)
-        return [peer.hello.pid for peer in others if peer.hello.host == here]
+        return _pids_here(others)
 
     def close(self) -> None:
         """Stop listening and disconnect all workers."""
@@ -365,6 +361,11 @@ class Rendezvous:
         # If the worker is gone, its own thread notices.
         with contextlib.suppress(OSError):
             wire.send(message)
+
+
+def _pids_here(peers: Iterable[_Peer]) -> list[int]:
+    here = socket.gethostname()
+    return [peer.hello.pid for peer in peers if peer.hello.host == here]
 
 
 def _by_task(attempt: Attempt) -> list[tuple[_Peer, Open]]:

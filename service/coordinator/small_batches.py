@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
-Offsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition, the offset after the last message."""
+from vernier.service.coordinator.consumer_lag import Offsets
+from vernier.service.ingest.records import SCHEMA
 
 READ_SECONDS = 0.1
 LARGEST_BYTES = 4 << 20
@@ -30,19 +30,6 @@ AHEAD = 10_000
 """Messages that may be processed before Spark has made a micro-batch of them."""
 REST_SECONDS = 0.2, 60.0
 """Seconds without an attempt after a failed one; twice as many after each further one, up to the second number."""
-
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
-"""The columns of Spark's Kafka source, in the types in which a worker gets them."""
 
 _log = logging.getLogger("vernier.spark")
 

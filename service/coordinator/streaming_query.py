@@ -39,7 +39,7 @@ class Query:
         most = min(epoch_settings.direct_messages, epoch_settings.max_messages or epoch_settings.direct_messages)
         if settings.spark.on_cluster:
             most = 0  # there it is Spark that notices when a host is gone
-        self.small = SmallBatches(settings.kafka_client(), self._ends, most)
+        self.small = SmallBatches(settings.kafka_client(), lambda: batch_ends(self._query), most)
         self._query = start_query(stream, epoch, self._checkpoint)
 
     def ended(self, seconds: int) -> bool:
@@ -62,9 +62,6 @@ class Query:
                 mine = passed.setdefault(topic, {})
                 mine.update({int(one): max(end, mine.get(int(one), 0)) for one, end in own.items()})
         return passed
-
-    def _ends(self) -> dict[str, dict[int, int]]:
-        return batch_ends(self._query)
 
     def close(self) -> None:
         """Stop the query, between micro-batches."""

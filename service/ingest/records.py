@@ -18,6 +18,18 @@ Ints = npt.NDArray[np.int64]
 Offsets = Mapping[str, Mapping[int, int] | Mapping[str, int]]
 """The next offset to consume, by topic and partition."""
 
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""The columns of Spark's Kafka source, in the types in which a worker gets them."""
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 

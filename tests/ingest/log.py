@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from vernier.operators.language.types.scalars import Int64
 from vernier.operators.language.types.schema import RowType
+from vernier.service.ingest import records as kafka_records
 from vernier.service.ingest.ingestion import Admitted, Advanced, Ingestion
 from vernier.service.ingest.partition_report import Facts
 from vernier.service.ingest.rejects import DeadLetter
@@ -21,17 +22,7 @@ from vernier.service.ingest.stash import HeldUpdates
 EDGES = RowType([("src", Int64(), False), ("dst", Int64(), False)])
 ROOTS = RowType([("node", Int64(), False)])
 
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
+SCHEMA = kafka_records.SCHEMA.set(kafka_records.SCHEMA.get_field_index("timestamp"), pa.field("timestamp", pa.int64()))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from vernier.service.coordinator import small_batches
-from vernier.service.coordinator.small_batches import SCHEMA, SmallBatches
+from vernier.service.coordinator.small_batches import SmallBatches
+from vernier.service.ingest.records import SCHEMA
 from vernier.service.kafka.embedded_broker import EmbeddedBroker
 from vernier.service.kafka.topics import create_topics
 
