@@ -258,6 +258,8 @@ class Runner:
             if frame is None and rows is None:
                 self.rendezvous.cancel(attempt, "a worker is gone")
                 return None
+            if attempt.handed_out and small is not None:
+                small.prefetch(attempt.ended)
             reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:

@@ -5,14 +5,18 @@ micro-batch as long to be made. Few messages are read here instead, with one req
 Spark would give them. The manifest says which messages are processed; if Spark reads some of them once more, workers
 drop them. Whatever stands in the way here (messages that are too large, a codec without its package, a broker that does
 not answer) is left to Spark and to its errors.
+
+More messages than an epoch of this kind may have are left to Spark, too, because larger epochs cost less. If the rate
+limit allows no larger ones, they follow one another here.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any
@@ -24,10 +28,15 @@ from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.ingest.records import SCHEMA
 
 READ_SECONDS = 0.1
-LARGEST_BYTES = 4 << 20
+"""Seconds without a message after which a micro-batch that has not come completely is left to Spark."""
+LARGEST_BYTES = 16 << 20
 """Messages with more bytes than this, together, are left to Spark."""
-AHEAD = 10_000
-"""Messages that may be processed before Spark has made a micro-batch of them."""
+FETCH_BYTES = 4 << 20
+"""What a request to the brokers asks of a partition at most."""
+AHEAD, AHEAD_BYTES = 10_000, 64 << 20
+"""Messages, and their bytes, that may be processed before Spark has made a micro-batch of them."""
+PREFETCH_SECONDS = 0.02
+"""The longest wait for messages of the next epoch while one is made."""
 REST_SECONDS = 0.2, 60.0
 """Seconds without an attempt after a failed one; twice as many after each further one, up to the second number."""
 
@@ -36,27 +45,35 @@ _log = logging.getLogger("vernier.spark")
 
 class SmallBatches:
     """The micro-batches of one query, and what comes after them. client: Kafka client settings; ends: where Spark's
-    current micro-batch ends; most: the maximum number of messages to read at once, 0 for none. Call `look` for each
-    micro-batch, then perhaps `read`, and after that perhaps `more`. What either has returned counts as processed,
-    unless `rewind` says otherwise.
+    current micro-batch ends; most: the maximum number of messages to read at once, 0 for none; limit: how many an epoch
+    may take now, None for all. Call `look` for each micro-batch, then perhaps `read`, and after that perhaps `more`.
+    What either has returned counts as processed, unless `rewind` says otherwise.
 
     Spark knows the offsets at which a query begins before anybody else does, so the first micro-batch is not read here,
     nor is the first one with another partition.
     """
 
-    def __init__(self, client: Mapping[str, Any], ends: Callable[[], Offsets], most: int) -> None:
-        self._client, self._ends, self._most = dict(client), ends, most
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        ends: Callable[[], Offsets],
+        most: int,
+        limit: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self._client, self._ends, self._most, self._limit = dict(client), ends, most, limit
         self._consumer: KafkaConsumer | None = None
         self._known: dict[TopicPartition, int] | None = None
         self._wanted: dict[TopicPartition, tuple[int, int]] = {}
         self._taken: dict[TopicPartition, int] = {}
         self._left: dict[TopicPartition, list[Any]] = {}
+        self._committed: Offsets = {}
+        self._bytes, self._heard = 0, 0.0
         self._rest, self._not_before = REST_SECONDS[0], 0.0
         self._follows = False
 
     def look(self) -> None:
         """Note which messages the micro-batch has that Spark has just handed over."""
-        self._follows = False
+        self._follows, self._bytes = False, 0
         if not self._most:
             return
         known = self._known
@@ -72,10 +89,8 @@ class SmallBatches:
         stream of Arrow's for each worker: all those of a partition go to one of them. A stream without messages has no
         bytes; without any messages, there are no streams. None if Spark should read the micro-batch. committed: the
         next offsets, as the newest manifest has them."""
-        next_in = {
-            part: (max(begin, committed.get(part.topic, {}).get(part.partition, begin)), end)
-            for part, (begin, end) in self._wanted.items()
-        }
+        self._committed = committed
+        next_in = {part: (max(begin, self._processed(part)), end) for part, (begin, end) in self._wanted.items()}
         count = sum(max(0, end - begin) for begin, end in next_in.values())
         if not next_in or count > self._most or time.monotonic() < self._not_before:
             return None
@@ -91,12 +106,26 @@ class SmallBatches:
     def more(self, workers: int, seconds: float) -> list[bytes] | None:
         """What has come since the last `read` or `more`, in the same form; waits up to `seconds` for the first of it.
         None if Spark should make a micro-batch of it: it is too much, or Spark is far behind already."""
-        known = self._known or {}
-        if not self._follows or sum(self._taken[part] - known[part] for part in self._taken) > AHEAD:
+        if not self._follows or self.ahead > AHEAD or self._bytes > AHEAD_BYTES:
             return None
         found = self._guarded(lambda consumer: self._more(consumer, workers, seconds))
         self._follows = found is not None
         return found
+
+    def prefetch(self, ended: threading.Event) -> None:
+        """Read what the next epoch will have if that is a full one, while workers make the one before, until that has
+        ended."""
+        consumer, most = self._consumer, self._most_now
+        if consumer is None or most != self._limit() or not self._follows:
+            return
+        with suppress(Exception):  # whatever it is, `more` meets it as well
+            self._gather(consumer, most, lambda: 0.0 if ended.is_set() else min(PREFETCH_SECONDS, self._patience()))
+
+    @property
+    def ahead(self) -> int:
+        """How many messages count as processed of which Spark has not made a micro-batch."""
+        known = self._known or {}
+        return sum(max(0, self._taken.get(part, 0) - end, self._processed(part) - end) for part, end in known.items())
 
     def rewind(self) -> None:
         """What was returned last is not processed, and neither is what has come since."""
@@ -132,7 +161,7 @@ class SmallBatches:
             isolation_level="read_committed",
             auto_offset_reset="none",
             max_poll_records=self._most,
-            max_partition_fetch_bytes=LARGEST_BYTES,
+            max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_bytes=LARGEST_BYTES,
             metrics_enabled=False,
         )
@@ -148,37 +177,105 @@ class SmallBatches:
             if self._taken.get(part, -1) < begin:
                 consumer.seek(part, begin)
                 self._left[part], self._taken[part] = [], begin
-        deadline = time.monotonic() + READ_SECONDS
+        self._heard = time.monotonic()
         while any(consumer.position(part) < end for part, (_, end) in wanted.items()):
-            left = deadline - time.monotonic()
-            if left <= 0 or self._poll(consumer, left)[1] > LARGEST_BYTES:
+            if (seconds := self._patience()) <= 0 or self._full:
                 return None
-        if sum(map(len, self._left.values())) <= self._most:
-            return self._take(workers, {part: consumer.position(part) for part in wanted})
+            self._poll(consumer, seconds)
+        if self._waiting <= self._most_now:
+            found = self._take(workers, {part: consumer.position(part) for part in wanted})
+            if found is not None:
+                return found
         return self._take(workers, {part: end for part, (_, end) in wanted.items()})
 
     def _more(self, consumer: KafkaConsumer, workers: int, seconds: float) -> list[bytes] | None:
-        count, size = self._poll(consumer, seconds)
-        if count >= self._most or size > LARGEST_BYTES:
-            return None
-        return self._take(workers, {part: consumer.position(part) for part in self._taken})
+        most, only = self._most_now, self._most_now == self._limit()
+        if not self._waiting:
+            self._poll(consumer, seconds)
+        ends = {part: consumer.position(part) for part in self._left}
+        if self._waiting >= most or (only and sum(self._behind(consumer).values()) >= most):
+            if not only:
+                return None
+            for part, share in self._gather(consumer, most, self._patience).items():
+                left = self._left[part]
+                ends[part] = left[share - 1].offset + 1 if 0 < share < len(left) else consumer.position(part)
+        return self._take(workers, ends)
 
-    def _poll(self, consumer: KafkaConsumer, seconds: float) -> tuple[int, int]:
-        """Wait for messages; returns the number and the bytes of all that have not been taken yet."""
-        for part, records in consumer.poll(timeout_ms=int(1000 * seconds) + 1).items():
+    def _gather(self, consumer: KafkaConsumer, most: int, left: Callable[[], float]) -> dict[TopicPartition, int]:
+        """Read until an epoch of `most` messages has come, or no seconds are left. Returns how many of each partition
+        it should have: as large a part of each one's."""
+        self._heard = time.monotonic()
+        while True:
+            behind = self._behind(consumer)
+            every = sum(behind.values())
+            shares = {part: max(most * count // max(every, 1), min(count, 1)) for part, count in behind.items()}
+            enough = [part for part, share in shares.items() if share <= len(self._left[part])]
+            seconds = left()
+            if every < most or len(enough) == len(shares) or seconds <= 0 or self._full:
+                return shares
+            self._poll(consumer, seconds, enough)
+
+    def _behind(self, consumer: KafkaConsumer) -> dict[TopicPartition, int]:
+        """How many messages of each partition are known that have not been taken yet."""
+        return {
+            part: len(left) + max(0, (consumer.highwater(part) or 0) - consumer.position(part))
+            for part, left in self._left.items()
+        }
+
+    def _patience(self) -> float:
+        """Seconds that are left to wait for a message."""
+        return self._heard + READ_SECONDS - time.monotonic()
+
+    def _processed(self, part: TopicPartition) -> int:
+        """The next offset of a partition, as the newest manifest has it."""
+        return self._committed.get(part.topic, {}).get(part.partition, 0)
+
+    @property
+    def _most_now(self) -> int:
+        """The maximum number of messages to read at once under the rate limit."""
+        limit = self._limit()
+        return self._most if limit is None else min(limit, self._most)
+
+    @property
+    def _waiting(self) -> int:
+        """How many messages have come that have not been taken yet."""
+        return sum(map(len, self._left.values()))
+
+    @property
+    def _full(self) -> bool:
+        """Whether so much has come that no more should be read before it is taken."""
+        return sum(map(size_of, self._left.values())) > 2 * LARGEST_BYTES
+
+    def _poll(self, consumer: KafkaConsumer, seconds: float, enough: Collection[TopicPartition] = ()) -> None:
+        """Wait for messages. enough: the partitions of which no more are wanted yet."""
+        consumer.pause(*enough)
+        found = consumer.poll(timeout_ms=int(1000 * seconds) + 1)
+        consumer.resume(*enough)
+        for part, records in found.items():
             self._left[part] += records
-        left = [record for own in self._left.values() for record in own]
-        return len(left), sum(len(record.value or b"") for record in left)
+        if found:
+            self._heard = time.monotonic()
 
-    def _take(self, workers: int, ends: Mapping[TopicPartition, int]) -> list[bytes]:
-        """What has come and is before these offsets."""
+    def _take(self, workers: int, ends: Mapping[TopicPartition, int]) -> list[bytes] | None:
+        """What has come and is before these offsets; None if it is too large."""
         own: list[list[Any]] = [[] for _ in range(workers)]
+        left, taken = {}, {}
         for number, part in enumerate(sorted(ends)):
-            left, end = self._left[part], max(ends[part], self._taken[part])
-            count = bisect_left(left, end, key=attrgetter("offset"))
-            own[number % workers] += left[:count]
-            self._left[part], self._taken[part] = left[count:], end
+            records, end = self._left[part], max(ends[part], self._taken[part])
+            count = bisect_left(records, end, key=attrgetter("offset"))
+            own[number % workers] += records[:count]
+            left[part], taken[part] = records[count:], end
+        size = sum(map(size_of, own))
+        if size > LARGEST_BYTES:
+            return None
+        self._left, self._taken = left, taken
+        self._bytes += size
         return [to_arrow(records) if records else b"" for records in own] if any(own) else []
+
+
+def size_of(records: list[Any]) -> int:
+    """The bytes of these records' values."""
+    return sum(len(record.value or b"") for record in records)
 
 
 def to_arrow(records: list[Any]) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.consumer_lag import Offsets
@@ -39,8 +40,9 @@ class Query:
         most = min(epoch_settings.direct_messages, epoch_settings.max_messages or epoch_settings.direct_messages)
         if settings.spark.on_cluster:
             most = 0  # there it is Spark that notices when a host is gone
-        self.small = SmallBatches(settings.kafka_client(), lambda: batch_ends(self._query), most)
-        self._query = start_query(stream, epoch, self._checkpoint)
+        self.small = SmallBatches(settings.kafka_client(), lambda: batch_ends(self._query), most, lambda: self.limit)
+        self._epoch, self._skipped = epoch, 0
+        self._query: StreamingQuery = start_query(stream, self._micro_batch, self._checkpoint)
 
     def ended(self, seconds: int) -> bool:
         """Wait up to this many seconds for the query to end; returns whether it has. Raises the PySparkException that
@@ -68,3 +70,16 @@ class Query:
         self._query.stop()
         self.small.close()
         shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _micro_batch(self, frame: DataFrame, number: int) -> None:
+        """Make the epochs of a micro-batch. Spark skips the messages that are processed already at once, and not in
+        micro-batches as large as an epoch: the limit of the next one grows by their number."""
+        self._epoch(frame, number)
+        if self.limit is None:
+            return
+        skipped = self.small.ahead if self.small.ahead > self.limit else 0
+        if skipped or self._skipped:
+            set_limit(self._spark, self._query, self.limit + skipped)
+            self._skipped = skipped

@@ -92,7 +92,7 @@ class LocalBlob:
         temporary, fd = self._open_temporary(name)
         try:
             self._write(fd, name, [data])
-            self._do("link", name, self._disk.link, self._full(temporary), self._full(name))
+            self._link(temporary, name, data)
         finally:
             self._drop(temporary)
         self.sync(os.path.dirname(name))
@@ -218,6 +218,16 @@ class LocalBlob:
         finally:
             self._do("close", name, self._disk.close, fd)
         return written
+
+    def _link(self, temporary: str, name: str, data: bytes) -> None:
+        """Give a file its name. A network file system may lose the reply of a call that has happened."""
+        try:
+            self._do("link", name, self._disk.link, self._full(temporary), self._full(name))
+        except FileExists:
+            raise
+        except StorageError:
+            if self.size(name) is None or self.get(name) != data:
+                raise
 
     def _drop(self, temporary: str) -> None:
         """Delete a temporary file if possible. The next start deletes any that are left."""

@@ -235,6 +235,14 @@ class SimConsumer:
     def position(self, part: TopicPartition) -> int:
         return self._reached[part]
 
+    def pause(self, *parts: TopicPartition) -> None:
+        pass
+
+    resume = pause
+
+    def highwater(self, part: TopicPartition) -> int:
+        return len(self._log.partitions[part.partition])
+
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         found = {}
         for part, start in self._reached.items():
@@ -262,11 +270,12 @@ class SimConsumer:
 
 
 class SimSmallBatches(SmallBatches):
-    """What the driver reads itself. ends: where the micro-batch ends, by partition."""
+    """What the driver reads itself. limit: the most messages of an epoch; ends: where the micro-batch ends, by
+    partition."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, limit: int | None) -> None:
         self.ends: list[int] = []
-        super().__init__({}, lambda: {TOPIC: dict(enumerate(self.ends))}, 1000)
+        super().__init__({}, lambda: {TOPIC: dict(enumerate(self.ends))}, 1000, lambda: limit)
         self._log = log
 
     def _connect(self) -> Any:
@@ -317,9 +326,11 @@ class SimService:
         rebuild: bool = False,
         collect_beside: bool = False,
         gone: Callable[[], bool] | None = None,
+        limit: int | None = None,
     ) -> None:
-        """gone: if the driver hands out what it reads itself, whether a worker is gone before it does."""
-        self.gone = gone
+        """gone: if the driver hands out what it reads itself, whether a worker is gone before it does. limit: the most
+        messages of an epoch then."""
+        self.gone, self.limit = gone, limit
         self.machine, self.log, self.workers = machine, log, workers
         made = app or program()
         settings = load(None, {"workers": workers, "sources.pairs.clock": "event", "epoch.attempts": 3}, {}).settings
@@ -408,7 +419,7 @@ class SimService:
     def requery(self) -> None:
         """A new query from the newest commit, as the driver starts one after a failure."""
         self.next = self._offsets()
-        self.small = None if self.gone is None else SimSmallBatches(self.log)
+        self.small = None if self.gone is None else SimSmallBatches(self.log, self.limit)
         self.runner.read_with(self.small)
 
     # --- the stage ----------------------------------------------------------------------------------------------------

@@ -126,7 +126,10 @@ class Simulation:
             small = self.rng.random() < 0.6
             gone = (lambda: self.rng.random() < 0.1) if small else None
             name = f"s{self.starts}"
-            self.service = SimService(self.machine, self.topic, workers, name, app=program(more), gone=gone)
+            limit = (None, 1, 3, 20)[(self.starts + workers) % 4]
+            self.service = SimService(
+                self.machine, self.topic, workers, name, app=program(more), gone=gone, limit=limit
+            )
             what = "the larger program" if more else "the program"
             self.log.append(f"start {what} with {workers} workers at {self.service.epochs.start.epoch}")
         return self.service

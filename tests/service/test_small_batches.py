@@ -139,12 +139,14 @@ class Source:
     """A topic of two partitions, and the ends of micro-batches that a test chooses."""
 
     def __init__(self, broker: EmbeddedBroker, topic: str, most: int = 100) -> None:
+        self.limit: int | None = None
         create_topics(broker.bootstrap, {topic: 2})
         self.topic = topic
         self.committed: Mapping[str, Mapping[int, int]] = {}
         self.ends: Mapping[str, Mapping[int, int]] = {topic: {0: 0, 1: 0}}
         self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-        self.small = SmallBatches({"bootstrap_servers": broker.bootstrap}, lambda: self.ends, most)
+        client = {"bootstrap_servers": broker.bootstrap}
+        self.small = SmallBatches(client, lambda: self.ends, most, lambda: self.limit)
 
     def send(self, *values: bytes, partition: int = 0) -> None:
         """Send messages and wait until they are there."""
@@ -264,6 +266,44 @@ def test_what_comes_in_numbers_is_left_to_spark(source: Source, monkeypatch: pyt
         pass
     assert rows == [[b"6"], []]
     assert source.more() is None  # six
+
+
+def test_full_epochs_follow_one_another_if_the_rate_limit_allows_no_larger_ones(source: Source) -> None:
+    source.limit = 30
+    source.batch(0, 0)
+    source.send(*(b"%d" % at for at in range(100)))
+    source.send(*(b"%d" % at for at in range(200)), partition=1)
+    rows = source.batch(10, 20)
+    got: list[list[bytes]] = [[], []]
+    while rows and any(rows):
+        assert sum(map(len, rows)) <= 30
+        assert len(rows[1]) == 2 * len(rows[0])  # each partition advances by as large a part
+        for own, more in zip(got, rows):
+            own += more
+        assert source.small.ahead == max(0, sum(map(len, got)) - 30)
+        rows = source.more()
+    assert got == [[b"%d" % at for at in range(100)], [b"%d" % at for at in range(200)]]
+    source.committed = {source.topic: {0: 100, 1: 200}}
+    assert source.batch(50, 100) == []
+    assert source.small.ahead == 150
+    source.small.rewind()
+    assert source.small.ahead == 150  # the manifest has them
+    assert source.batch(100, 200) == []
+    assert source.small.ahead == 0
+
+
+def test_large_messages_are_left_to_spark(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_batches, "LARGEST_BYTES", 50)
+    source.batch(0, 0)
+    source.send(b"a", *([b"b" * 20] * 3))
+    assert source.batch(1, 0) == [[b"a"], []]  # without what comes after it
+    while (rows := source.more()) is not None:
+        assert rows == []
+    monkeypatch.setattr(small_batches, "AHEAD_BYTES", 10)
+    source.committed = {source.topic: {0: 4}}
+    source.send(b"c" * 11)
+    assert source.batch(5, 0) == [[b"c" * 11], []]
+    assert source.more() is None  # eleven bytes since Spark's micro-batch
 
 
 def test_an_idle_wait_ends_with_the_first_message(source: Source) -> None:

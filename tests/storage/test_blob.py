@@ -46,6 +46,21 @@ def test_any_number_of_chunks_and_partial_writes(blob: LocalBlob, monkeypatch: p
     assert blob.get("a/x") == b"".join(chunks)
 
 
+def test_a_file_whose_link_lost_its_reply_is_created(tmp_path: Path) -> None:
+    disk = FaultyDisk(OsDisk(), Fault.LOST_REPLY)
+    blob = LocalBlob(tmp_path / "state", disk)
+    blob.prepare(["a"])
+    disk.fail_next("link")
+    blob.create("a/x", b"mine")
+    assert blob.get("a/x") == b"mine"
+    assert blob.list("a") == ["a/x"]
+    blob.delete("a/x")
+    disk.fail_next("link")
+    blob.put("a/x", [b"of another"])
+    with pytest.raises(FileExists):
+        blob.create("a/x", b"mine")
+
+
 def test_everything_is_for_its_user_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
