@@ -1,11 +1,12 @@
 """Throughput through the whole service, Kafka, Spark and commit, beside the local engine's on the same updates.
 
-    python -m bench.through --batch 100000 --batches 5 --workers 2
+    python -m bench.through --batch 100000 --batches 20 --rounds 3 --workers 2
 
 All updates are in Kafka before the service starts, in the native format (a thousand rows a message, each at its own
 time, and progress behind each), and an epoch takes as many messages as a batch has. The measured time is from the
 commit of the first epoch to that of the last full one. The local engine (as many workers, processes as `vernier replay`
-has them) runs batches of the same size before and after it. The answers at the end are compared. One JSON line.
+has them) runs batches of the same size before and after it. The speed of a machine changes, so this may be repeated;
+the ratio is the median of those of each round's local runs to its service. The answers are compared. One JSON line.
 """
 
 from __future__ import annotations
@@ -114,30 +115,35 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=100_000)
     parser.add_argument("--batches", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     os.chdir(ROOT)
     os.environ["PYTHONPATH"] = str(ROOT)  # for the program's import in the service's processes
-    updates = args.batch * args.batches
-    edges = random_graph(args.nodes, args.edges + updates)
+    updates, half = args.batch * args.batches, args.batches // 2
+    runs = [half, args.batches - half] + [half] * (args.rounds - 1)
+    edges = random_graph(args.nodes, args.edges + args.batch * sum(runs))
     stream = Stream(edges, args.edges)
     before = os.getloadavg()[0]
-    local = []
+    local, through = [], []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         write_words(Path(folder) / "edges", edges)
         spec = Spec.of(f"vernier:{args.workers}")
         player = stack.enter_context(Player(spec, "bfs", Path(folder) / "edges", args.edges))
         player.load()
-        half = args.batches // 2
-        local.append(player.run(half, args.batch))
-        result = served(stream, updates, args.batch, args.workers, Path(folder))
-        local.append(player.run(args.batches - half, args.batch))
-    if local[-1]["timeless"] != result.pop("timeless"):
+        local.append(player.run(runs[0], args.batch))
+        for number, run in enumerate(runs[1:]):
+            through.append(served(stream, updates, args.batch, args.workers, Path(folder) / str(number)))
+            local.append(player.run(run, args.batch))
+    # After two runs, the local engine has had as many updates as the service.
+    if {one.pop("timeless") for one in through} != {local[1]["timeless"]}:
         raise SystemExit("the answers of the service and the local engine differ")
-    locally = [round(float(np.mean(one["wall_ns"])) / args.batch / 1e3, 3) for one in local]
-    result |= {
-        "program": "bfs", "nodes": args.nodes, "edges": args.edges, "batch": args.batch, "workers": args.workers,
-        "local_us": locally, "throughput_of_local": round(float(np.mean(locally)) / result["wall_us"], 3),
+    locally = [float(np.mean(one["wall_ns"])) / args.batch / 1e3 for one in local]
+    ratios = [(one + other) / 2 / own["wall_us"] for (one, other), own in zip(pairwise(locally), through)]
+    result = through[0] | {
+        "wall_us": [one["wall_us"] for one in through], "program": "bfs", "nodes": args.nodes, "edges": args.edges,
+        "batch": args.batch, "workers": args.workers, "local_us": [round(one, 3) for one in locally],
+        "ratios": [round(one, 3) for one in ratios], "throughput_of_local": round(float(np.median(ratios)), 3),
         "load": [round(before, 1), round(os.getloadavg()[0], 1)],
     }  # fmt: skip
     tell(result)

@@ -35,8 +35,9 @@ FETCH_BYTES = 4 << 20
 """What a request to the brokers asks of a partition at most."""
 AHEAD, AHEAD_BYTES = 10_000, 64 << 20
 """Messages, and their bytes, that may be processed before Spark has made a micro-batch of them."""
-PREFETCH_SECONDS = 0.02
-"""The longest wait for messages of the next epoch while one is made."""
+DECODING_SECONDS, PREFETCH_SECONDS = 0.05, 0.02
+"""How long workers have a beginning epoch to themselves (they decode, and wait for the last of them), and after that
+the longest wait for messages of the next one."""
 REST_SECONDS = 0.2, 60.0
 """Seconds without an attempt after a failed one; twice as many after each further one, up to the second number."""
 
@@ -116,7 +117,7 @@ class SmallBatches:
         """Read what the next epoch will have if that is a full one, while workers make the one before, until that has
         ended."""
         consumer, most = self._consumer, self._most_now
-        if consumer is None or most != self._limit() or not self._follows:
+        if consumer is None or most != self._limit() or not self._follows or ended.wait(DECODING_SECONDS):
             return
         with suppress(Exception):  # whatever it is, `more` meets it as well
             self._gather(consumer, most, lambda: 0.0 if ended.is_set() else min(PREFETCH_SECONDS, self._patience()))
