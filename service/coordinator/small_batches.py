@@ -250,8 +250,10 @@ class SmallBatches:
     def _poll(self, consumer: KafkaConsumer, seconds: float, enough: Collection[TopicPartition] = ()) -> None:
         """Wait for messages. enough: the partitions of which no more are wanted yet."""
         consumer.pause(*enough)
-        found = consumer.poll(timeout_ms=int(1000 * seconds) + 1)
-        consumer.resume(*enough)
+        try:
+            found = consumer.poll(timeout_ms=int(1000 * seconds) + 1)
+        finally:
+            consumer.resume(*enough)
         for part, records in found.items():
             self._left[part] += records
         if found:

@@ -135,13 +135,11 @@ def test_large_entries_get_files_of_their_own(owner: StateDirectory, monkeypatch
     assert sorted(owner.segments()) == ["000000000001-a-3", "000000000001-a-3-1"]
 
 
-def test_a_commit_whose_reply_was_lost_can_be_repeated(tmp_path: Path) -> None:
+def test_a_commit_whose_reply_was_lost_has_happened(tmp_path: Path) -> None:
     disk = FaultyDisk(OsDisk(), Fault.LOST_REPLY)
     with StateDirectory(tmp_path, LocalBlob(tmp_path, disk)) as state:
         refs = state.write(1, "a", 0, [entry("t", 1)])
         disk.fail_next("link")
-        with pytest.raises(StorageError, match=r"link of epochs/000000000001.json in .* failed"):
-            state.commit(manifest(1, refs))
         state.commit(manifest(1, refs))
         assert numbers(state, state.manifest(1)) == [1]
         commit(state, 2)
