@@ -21,7 +21,6 @@ from vernier.storage.errors import (
     NotAcquired,
     SegmentsMissing,
     StateInUse,
-    StorageError,
     SyncFailed,
 )
 from vernier.storage.state import state as state_module
