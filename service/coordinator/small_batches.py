@@ -194,12 +194,12 @@ class SmallBatches:
         if not self._waiting:
             self._poll(consumer, seconds)
         ends = {part: consumer.position(part) for part in self._left}
-        if self._waiting >= most or (only and sum(self._behind(consumer).values()) >= most):
-            if not only:
-                return None
+        if only and sum(self._behind(consumer).values()) >= most:
             for part, share in self._gather(consumer, most, self._patience).items():
                 left = self._left[part]
                 ends[part] = left[share - 1].offset + 1 if 0 < share < len(left) else consumer.position(part)
+        elif self._waiting >= most:
+            return None
         return self._take(workers, ends)
 
     def _gather(self, consumer: KafkaConsumer, most: int, left: Callable[[], float]) -> dict[TopicPartition, int]:
