@@ -390,7 +390,7 @@ class Driver:
             self._controller.look()
         except LagUnknown as error:
             _log.warning("the drain waits: %s", error)
-        if query is not None:
+        if query is not None and self._controller.draining:
             self._controller.passed(query.passed(self._epochs.start.offsets), self._held())
         if query is None and not self._controller.open:
             self._controller.settle()

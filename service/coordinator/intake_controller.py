@@ -40,6 +40,11 @@ class IntakeController:
         """Whether epochs may be made."""
         return self._coming.open
 
+    @property
+    def draining(self) -> bool:
+        """Whether a drain waits for what has been `passed`."""
+        return self._coming.intake == "draining"
+
     def settle(self) -> None:
         """No query runs any more and nothing will be committed: publish the new observed state now."""
         if self._coming is not self.observed:
@@ -63,7 +68,7 @@ class IntakeController:
     def passed(self, read: Offsets, held: int) -> None:
         """An epoch was made. read: the next offset by partition; held: updates that only need further epochs, because
         their clock advances by itself. Ends a drain once everything it covers is committed."""
-        if self._coming.intake != "draining":
+        if not self.draining:
             return
         left = sum(
             max(0, end - read.get(topic, {}).get(partition, 0))

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -358,3 +359,37 @@ def test_texts_come_as_they_were_written() -> None:
     assert [(row[0], row[3]) for row in found] == [(row[0], row[3]) for row in rows]
     assert [str(row[1]) for row in found] == ["1.50", "999.99", "-0.01"]
     assert [row[2] and str(row[2]) for row in found] == ["0.25", None, "-0.99"]
+
+
+PROGRESS_TIMES = st.one_of(
+    st.integers(-20, 20),
+    st.integers(-(2**64), 2**64),
+    st.sampled_from([2**63 + d for d in range(-3, 3)] + [-(2**63) + d for d in range(-2, 5)]),
+    st.sampled_from(["007", "-0", "+1", "1.0", "1e3", "", " 1", "\u0661", "2023-11-14T22:13:20Z"]),
+).map(str)
+
+
+@given(
+    lower=PROGRESS_TIMES,
+    upper=PROGRESS_TIMES,
+    form=st.sampled_from(
+        [
+            '{"v":1,"p":{"lower":["%s"],"upper":["%s"]}}',
+            '{"v": 1, "p": {"lower": ["%s"], "upper": ["%s"]}}',
+            '{"v":1,"p":{"lower":["%s"],"upper":["%s"]}}\n',
+            '{"v":1,"p":{"lower":["%s"],"upper":["%s"],"upper":["9"]}}',
+            '{"p":{"lower":["%s"],"upper":["%s"]},"v":1}',
+        ]
+    ),
+)
+def test_progress_is_the_same_read_either_way(lower: str, upper: str, form: str) -> None:
+    """A plain progress message is read without the judge, with the result or the error that the judge would give."""
+
+    def read() -> object:
+        parsed = native.Native({"edges": EDGES}).decode(values(form % (lower, upper)))
+        return parsed.progress, parsed.refused
+
+    quickly = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "_PROGRESS", re.compile(b"(?!)"))
+        assert read() == quickly
