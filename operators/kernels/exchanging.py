@@ -23,7 +23,7 @@ from vernier.operators.kernels.runs import (
     slot,
 )
 from vernier.storage.kernels.cells import cell, put, put_word, word
-from vernier.storage.kernels.hashing import hash_row, owner
+from vernier.storage.kernels.hashing import hash_row, mix, owner
 from vernier.storage.kernels.held import drop, hold, matrix, store
 from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import copy_bytes, load
@@ -48,6 +48,38 @@ def route_of(run, op):  # type: ignore[no-untyped-def]
     return of(run, op, ROUTE)
 
 
+@borrowing
+def _find_owners(rows, placing, workers, owners):  # type: ignore[no-untyped-def]
+    """The worker that owns each row, by the words in the columns `placing`."""
+    if placing.shape[0] == 1:  # then the hashes of several rows are computed at once
+        column = word(placing, 0)
+        for i in range(rows.shape[0]):
+            put_word(owners, i, owner(mix(cell(rows, i, column)), workers))
+        return
+    for i in range(rows.shape[0]):
+        put_word(owners, i, owner(hash_row(rows, i, placing), workers))
+
+
+@borrowing
+def _part_rows(rows, first, columns, owners, place, out):  # type: ignore[no-untyped-def]
+    """Copy columns of all rows to `out`, by owner, this worker's own rows, too: to branch by owner would be to guess
+    wrong at every other row. place: where the rows of each owner begin; changed."""
+    c = columns.shape[0]
+    together = True
+    for j in range(1, c):
+        together = together and word(columns, j) == word(columns, 0) + j
+    for i in range(rows.shape[0]):
+        to = word(owners, i)
+        at = word(place, to)
+        put_word(place, to, at + 1)
+        if together:  # columns need not be looked up
+            for j in range(c):
+                put(out, at, j, cell(rows, i, first + word(columns, 0) + j))
+        else:
+            for j in range(c):
+                put(out, at, j, cell(rows, i, first + word(columns, j)))
+
+
 @njit(cache=True)
 def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     """The updates of operator `source` on all workers that this one owns, in any order: (rows, status). Every worker
@@ -59,32 +91,31 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     workers, mine = load(run, WORKERS), load(run, INDEX)
     n, first = emitted(run, source), slot(outs_of(run), source, FIRST)
     rows = rows_of(run, source) if n > 0 else matrix(0, 0, 0)
-    owners, offsets, placing = np.empty(n, np.int64), np.zeros(workers + 1, np.int64), np.empty(k, np.int64)
+    owners, placing = np.empty(n, np.int64), np.empty(k, np.int64)
+    counts, begins = np.zeros(workers, np.int64), np.empty(workers, np.int64)
     for j in range(k):
         put_word(placing, j, first + word(key, j))
+    _find_owners(rows, placing, workers, owners)
     for i in range(n):
-        to = owner(hash_row(rows, i, placing), workers)
-        put_word(owners, i, to)
-        put_word(offsets, to + 1, word(offsets, to + 1) + 1)
+        to = word(owners, i)
+        put_word(counts, to, word(counts, to) + 1)
+    own, begin = word(counts, mine), 0
     for to in range(workers):
-        put_word(offsets, to + 1, word(offsets, to) + word(offsets, to + 1))
+        put_word(begins, to, begin)
+        begin += 0 if to == mine else word(counts, to)
+    put_word(begins, mine, begin)
     for text in range(t):
         at = first + word(texts, text) + H0
         for i in range(n):
             if word(owners, i) != mine and (cell(rows, i, at) != 0 or cell(rows, i, at + 1) != 0):
                 return rows, NOT_HERE  # its content would have to travel, too
-    out, place = np.empty((n, c), np.int64), offsets.copy()
-    for i in range(n):  # this worker's own rows, too: to branch by owner would be to guess wrong at every other row
-        to = word(owners, i)
-        at = word(place, to)
-        put_word(place, to, at + 1)
-        for j in range(c):
-            put(out, at, j, cell(rows, i, first + word(columns, j)))
+    # What is sent, then this worker's own rows, then room for those that come: often as many as are sent.
+    out = np.empty((2 * n, c), np.int64)
+    _part_rows(rows, first, columns, owners, begins.copy(), out)
     sent = hold(out)  # until it is delivered
-    begin, own = word(offsets, mine), word(offsets, mine + 1) - word(offsets, mine)
     for to in range(workers):
         if to != mine:
-            post(run, to, out.ctypes.data + 8 * c * word(offsets, to), c * (word(offsets, to + 1) - word(offsets, to)))
+            post(run, to, out.ctypes.data + 8 * c * word(begins, to), c * word(counts, to))
     status = deliver(run, False)
     if status != 0:
         drop(sent)
@@ -94,13 +125,16 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     for peer in range(workers):
         if peer != mine:
             come += wanted(run, peer) // c
-    made = np.empty((own + come, c), np.int64)
+    if come <= n:
+        made = out[begin : n + come]
+    else:
+        made = np.empty((own + come, c), np.int64)
+        copy_bytes(made.ctypes.data, out.ctypes.data + 8 * c * begin, 8 * c * own)
     come = own
     for peer in range(workers):
         if peer != mine:
             accept(run, peer, made.ctypes.data + 8 * c * come)
             come += wanted(run, peer) // c
-    copy_bytes(made.ctypes.data, out.ctypes.data + 8 * c * begin, 8 * c * own)
     status = deliver(run, True)
     drop(sent)
     return made, status
