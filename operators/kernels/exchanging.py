@@ -23,9 +23,9 @@ from vernier.operators.kernels.runs import (
     slot,
 )
 from vernier.storage.kernels.cells import cell, put, put_word, word
-from vernier.storage.kernels.hashing import hash_row, mix, owner
 from vernier.storage.kernels.held import drop, hold, matrix, store
 from vernier.storage.kernels.inlining import borrowing
+from vernier.storage.kernels.placing import find_owners
 from vernier.storage.kernels.pointers import copy_bytes, load
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.texts import H0
@@ -46,18 +46,6 @@ def travels(run, route):  # type: ignore[no-untyped-def]
 def route_of(run, op):  # type: ignore[no-untyped-def]
     """The route of an operator's input."""
     return of(run, op, ROUTE)
-
-
-@borrowing
-def _find_owners(rows, placing, workers, owners):  # type: ignore[no-untyped-def]
-    """The worker that owns each row, by the words in the columns `placing`."""
-    if placing.shape[0] == 1:  # then the hashes of several rows are computed at once
-        column = word(placing, 0)
-        for i in range(rows.shape[0]):
-            put_word(owners, i, owner(mix(cell(rows, i, column)), workers))
-        return
-    for i in range(rows.shape[0]):
-        put_word(owners, i, owner(hash_row(rows, i, placing), workers))
 
 
 @borrowing
@@ -95,7 +83,7 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     counts, begins = np.zeros(workers, np.int64), np.empty(workers, np.int64)
     for j in range(k):
         put_word(placing, j, first + word(key, j))
-    _find_owners(rows, placing, workers, owners)
+    find_owners(rows, placing, workers, owners)
     for i in range(n):
         to = word(owners, i)
         put_word(counts, to, word(counts, to) + 1)
