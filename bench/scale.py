@@ -168,10 +168,10 @@ def forked(case: Case, workers: int, count: int) -> float:
     plan = compile_app(case.program())
     with patch.object(Exchange, "_link_lanes", lambda exchange: None):
         engine = ForkedWorkers(plan, workers)
-    try:
-        return usual(epochs_of(case, plan, Timed(engine), count))
-    finally:
-        engine.close()
+        try:
+            return usual(epochs_of(case, plan, Timed(engine), count))
+        finally:
+            engine.close()
 
 
 def by_memory(measured: dict[str, float]) -> Wire:

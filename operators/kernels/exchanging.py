@@ -53,16 +53,16 @@ def _part_rows(rows, first, columns, owners, place, out):  # type: ignore[no-unt
     """Copy columns of all rows to `out`, by owner, this worker's own rows, too: to branch by owner would be to guess
     wrong at every other row. place: where the rows of each owner begin; changed."""
     c = columns.shape[0]
-    together = True
+    begin, together = first + word(columns, 0), True
     for j in range(1, c):
-        together = together and word(columns, j) == word(columns, 0) + j
+        together = together and first + word(columns, j) == begin + j
     for i in range(rows.shape[0]):
         to = word(owners, i)
         at = word(place, to)
         put_word(place, to, at + 1)
         if together:  # columns need not be looked up
             for j in range(c):
-                put(out, at, j, cell(rows, i, first + word(columns, 0) + j))
+                put(out, at, j, cell(rows, i, begin + j))
         else:
             for j in range(c):
                 put(out, at, j, cell(rows, i, first + word(columns, j)))

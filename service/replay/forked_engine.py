@@ -1,13 +1,21 @@
-"""Runs the workers of a dataflow as forked processes on this machine, without Spark. `vernier replay` uses it.
+"""Runs the workers of a dataflow on this machine, one in this process and each other one in a process that it forks,
+without Spark. `vernier replay` uses it.
 
-The workers exchange rows as the service's workers do (service/cluster/exchange/all_to_all.py). The parent sends each
-worker its part of an epoch's input through a channel (channel.py) and receives its changes. Workers end with the
-parent, however that ends. On two cores with two workers, this measured 1.7 times the speed of threads, which wait for
+*The way of an epoch.* The parent is worker 0: it sends each other worker its part of the input, runs its own, and
+receives their changes. A parent that only waited would be one process more than there are cores, and one more to be
+woken twice an epoch. Rows travel between workers as in the service (service/cluster/exchange/all_to_all.py); so do the
+parts and the changes of a small epoch, as packets in two calls of all workers, because a worker polls for what comes
+that way before it sleeps. An empty packet says that something else comes through the worker's channel (channel.py):
+large parts, long texts, questions, failures.
+*The invariant.* All workers make the same calls: one for the parts, those of the epoch, one for the changes.
+*A failure in the middle.* While the parent waits for rows, it also watches the channels, so it notices at once that a
+worker has failed or ended. Workers end with the parent, however that ends. Threads instead of processes would wait for
 each other in Python between kernels.
 """
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import secrets
@@ -16,7 +24,7 @@ import signal
 import threading
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
 from typing import Any
@@ -30,14 +38,17 @@ from vernier.service.cluster.credentials import Keys
 from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
 from vernier.service.replay.channel import Channel
+from vernier.service.replay.packet import pack, unpack
 from vernier.storage.errors import InvariantError, VernierError
 from vernier.storage.memory import usable_bytes
 from vernier.storage.strings.string_heap import Heap, Texts, needed
 from vernier.storage.trace import spill
-from vernier.storage.updates import Updates
+from vernier.storage.updates import Ints, Updates
 
-_EXCHANGE_SECONDS = 24 * 3600
-"""How long a worker may wait for its peers; the parent checks whether they are alive."""
+_EXCHANGE_SECONDS = 10 * 365 * 24 * 3600
+"""How long a worker may wait for its peers, and for the next epoch; the parent checks whether they are alive."""
+_NOTHING = np.empty((0, 1), np.int64)
+"""The empty packet."""
 
 
 class WorkerLost(InvariantError):
@@ -64,8 +75,15 @@ class _Child:
     channel: Channel
 
 
+_Part = tuple[int, int, int, dict[str, Updates], list[Texts]]
+"""A worker's part of an epoch: lower, upper, how many updates all workers have, its own ones, their long texts."""
+_Result = tuple[Mapping[str, Updates], list[Texts]]
+"""A worker's changes of the views, and their long texts."""
+
+
 class ForkedWorkers:
-    """N worker processes. Create it before this process starts threads of its own; `close` ends the workers.
+    """N workers, the first of them in this process. Create it before this process starts threads of its own; `close`
+    ends the workers.
 
     `heap` holds the contents of long texts, as LocalEngine's does. The workers must not be used again after an epoch
     that raised.
@@ -73,42 +91,57 @@ class ForkedWorkers:
 
     def __init__(self, plan: Plan, workers: int) -> None:
         self._plan = plan
+        self._texts = {name: row_type.text_words for name, row_type in plan.sources.items()}
         self.heap = Heap()
-        self._children: list[_Child] = []
-        self._answers = select.poll()
+        self._children: dict[int, _Child] = {}
+        self._news = select.epoll()
         self._places: dict[int, int] = {}
+        self._answers: dict[int, Any] = {}
+        self._mailbox: Mailbox | None = None
         # The parent watch: nothing is ever written to this pipe; workers see its end when this process has ended.
         parent_pipe, self._parent_pipe = os.pipe()
         context = multiprocessing.get_context("fork")
         token = secrets.token_hex(16)
         try:
-            for index in range(workers):
+            for index in range(1, workers):
                 mine, theirs = Channel.pair(context)
                 target = (plan, token, index, theirs, parent_pipe, self._parent_pipe)
                 process = context.Process(target=_serve, args=target, name=f"vernier-worker-{index}", daemon=True)
                 _fork(process)
                 theirs.close()
-                self._children.append(_Child(process, mine))
-                self._answers.register(mine, select.POLLIN)
+                self._children[index] = _Child(process, mine)
+                self._news.register(mine, select.EPOLLIN)
                 self._places[mine.fileno()] = index
             os.close(parent_pipe)
-            self._send([self._gather()] * workers)
+            self._mailbox = Mailbox(Keys.plain(token))
+            while len(self._answers) < len(self._children):
+                self._receive(None)
+            peers: list[str] = [self._mailbox.address, *(self._answers.pop(index) for index in self._children)]
+            for index in self._children:
+                self._send(index, peers)
+            self._exchange = Exchange(self._mailbox, token, 0, peers, self, _EXCHANGE_SECONDS)
+            self._worker = _worker(plan, self._exchange)
         except BaseException:
             self.close()
             raise
 
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
         """The changes of all views, not consolidated across workers. Raises what a worker raised, and WorkerLost."""
-        count = len(self._children)
-        # Any worker may read an update: the dataflow sends each row to the worker of its key.
-        parts = [
-            {name: _every(count, i, updates) for name, updates in inputs.items() if len(updates) > i}
-            for i in range(count)
-        ]
-        texts = {name: row_type.text_words for name, row_type in self._plan.sources.items()}
         total = sum(map(len, inputs.values()))
-        self._send([(lower, upper, total, part, needed(self.heap, part, texts)) for part in parts])
-        results: list[tuple[Mapping[str, Updates], list[Texts]]] = self._gather()
+        packets = [_NOTHING]
+        for index in self._children:
+            part, texts = self._part(index, inputs)
+            packet = _packet((lower, upper, total), part, texts, self._plan.sources)
+            if packet is None:
+                # A channel sends whole matrices without pickling them.
+                whole = {
+                    name: Updates(np.ascontiguousarray(one.data), one.width, one.depth) for name, one in part.items()
+                }
+                self._send(index, (lower, upper, total, whole, texts))
+            packets.append(_NOTHING if packet is None else packet)
+        self._exchange.all_to_all(packets)
+        results = [_run(self._worker, lower, upper, total, *self._part(0, inputs))]
+        results += [_result(answer, self._plan) for answer in self._gather()]
         self.heap.detach()
         for _, dictionaries in results:
             self.heap.attach(dictionaries)
@@ -119,55 +152,80 @@ class ForkedWorkers:
 
     def state_bytes(self) -> int:
         """The size in bytes of all batches on all workers."""
-        self._send([None] * len(self._children))
-        return sum(self._gather())
+        for index in self._children:
+            self._send(index, None)
+        self._exchange.all_to_all([_NOTHING] * self._exchange.workers)
+        return sum([_state_bytes(self._worker), *self._gather()])
 
     def close(self) -> None:
         """Terminate the processes, whatever they are doing."""
-        for child in self._children:
+        for child in self._children.values():
             child.process.terminate()
-        for child in self._children:
+        for child in self._children.values():
             child.process.join()
             child.channel.close()
-        self._children = []
+        self._children = {}
+        if self._mailbox is not None:
+            self._mailbox.close()
+            self._mailbox = None
         if self._parent_pipe >= 0:
             os.close(self._parent_pipe)
             self._parent_pipe = -1
+            self._news.close()
 
-    def _send(self, messages: Iterable[Any]) -> None:
-        for index, (child, message) in enumerate(zip(self._children, messages, strict=True)):
-            try:
-                child.channel.send(message)
-            except OSError as error:
-                raise self._lost(index) from error
+    def fileno(self) -> int:
+        """While worker 0 waits for rows: the descriptor is readable when a worker has answered or ended; then call
+        `check`."""
+        return self._news.fileno()
+
+    def check(self, attempt: str) -> None:
+        """Receive what workers have sent. Raises what a worker raised, and WorkerLost."""
+        self._receive(0)
+
+    def _part(self, index: int, inputs: Mapping[str, Updates]) -> tuple[dict[str, Updates], list[Texts]]:
+        """A worker's part of the input, and its long texts. Any worker may read an update: the dataflow sends each row
+        to the worker of its key."""
+        step = self._exchange.workers
+        part = {
+            name: Updates(updates.data[index::step], updates.width, updates.depth)
+            for name, updates in inputs.items()
+            if len(updates) > index
+        }
+        return part, needed(self.heap, part, self._texts)
+
+    def _send(self, index: int, message: Any) -> None:
+        try:
+            self._children[index].channel.send(message)
+        except OSError as error:
+            raise self._lost(index) from error
 
     def _gather(self) -> list[Any]:
-        """Receive one answer from each worker. Raises the first failure without waiting for the other workers."""
-        answers: dict[int, Any] = {}
-        while len(answers) < len(self._children):
-            for descriptor, _ in self._answers.poll():
-                index = self._places[descriptor]
-                if index in answers:
-                    # A worker answers once; a second event means that its channel has closed.
-                    raise self._lost(index)
-                try:
-                    answer = self._children[index].channel.receive()
-                except (EOFError, OSError) as error:
-                    raise self._lost(index) from error
-                if isinstance(answer, VernierError):
-                    raise answer
-                answers[index] = answer
-        return [answers[index] for index in range(len(self._children))]
+        """Receive one answer from each child. Raises the first failure without waiting for the other workers."""
+        packets = self._exchange.all_to_all([_NOTHING] * self._exchange.workers)
+        silent = sum(len(packets[index]) == 0 for index in self._children)
+        while len(self._answers) < silent:
+            self._receive(None)
+        answers, self._answers = self._answers, {}
+        return [answers.get(index, packets[index]) for index in self._children]
+
+    def _receive(self, seconds: float | None) -> None:
+        for descriptor, _ in self._news.poll(seconds):
+            index = self._places[descriptor]
+            if index in self._answers:
+                # A worker answers once; a second event means that its channel has closed.
+                raise self._lost(index)
+            try:
+                answer = self._children[index].channel.receive()
+            except (EOFError, OSError) as error:
+                raise self._lost(index) from error
+            if isinstance(answer, VernierError):
+                raise answer
+            self._answers[index] = answer
 
     def _lost(self, index: int) -> WorkerLost:
         process = self._children[index].process
         process.join(1)
-        return WorkerLost(index=index, workers=len(self._children), status=process.exitcode or 0)
-
-
-def _every(step: int, first: int, updates: Updates) -> Updates:
-    """Each step-th update from number `first` on, as a matrix of their own, which a channel sends without pickling."""
-    return Updates(np.ascontiguousarray(updates.data[first::step]), updates.width, updates.depth)
+        return WorkerLost(index=index, workers=1 + len(self._children), status=process.exitcode or 0)
 
 
 def _fork(process: ForkProcess) -> None:
@@ -188,33 +246,90 @@ def _serve(plan: Plan, token: str, index: int, channel: Channel, parent_pipe: in
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.close(theirs)
     threading.Thread(target=_watch, args=(parent_pipe,), name="parent-watch", daemon=True).start()
+    gc.freeze()  # what the parent made; looking at it would copy its pages
     mailbox = Mailbox(Keys.plain(token))
     channel.send(mailbox.address)
     peers: list[str] = channel.receive()
-    spill.keep()
-    # The workers share the memory of the machine.
-    budget = Budget(int(SHARE * usable_bytes()) // len(peers))
-    worker = Worker(plan, Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS), budget=budget)
-    views = plan.views.items()
+    exchange = Exchange(mailbox, token, index, peers, None, _EXCHANGE_SECONDS)
+    worker = _worker(plan, exchange)
+    nothing = [_NOTHING] * len(peers)
     while True:
-        message = channel.receive()
-        answer: Any
+        packet = exchange.all_to_all(nothing)[0]
+        message: _Part | None = channel.receive() if len(packet) == 0 else _unpacked(packet, plan)
+        answer: int | _Result
+        words = None
         try:
             if message is None:
-                answer = sum(trace.nbytes for trace in worker.state.traces.values())
+                answer = _state_bytes(worker)
             else:
-                lower, upper, total, inputs, dictionaries = message
-                heap = worker.state.heap
-                heap.trim()
-                heap.attach(dictionaries)
-                changes = worker.run_epoch(lower, upper, inputs, total).changes
-                answer = changes, needed(heap, changes, {name: view.schema.text_words for name, view in views})
-        except VernierError as error:
-            answer = error
+                answer = changes, texts = _run(worker, *message)
+                words = _packet((message[1],), changes, texts, plan.views)
         except Exception as error:
-            answer = WorkerRaised(index=index, workers=len(peers), problem=f"{type(error).__name__}: {error}")
-            answer.add_note(traceback.format_exc())
-        channel.send(answer)
+            channel.send(_said(error, index, len(peers)))
+            break
+        if words is None:
+            channel.send(answer)
+        exchange.all_to_all(nothing if words is None else [words, *nothing[1:]])
+    # The workers are no longer at the same call, so this one makes none until the parent ends it.
+    while True:
+        signal.pause()
+
+
+def _said(error: Exception, index: int, workers: int) -> VernierError:
+    """What the parent raises for an error of a worker."""
+    if isinstance(error, VernierError):
+        return error
+    raised = WorkerRaised(index=index, workers=workers, problem=f"{type(error).__name__}: {error}")
+    raised.add_note(traceback.format_exc())
+    return raised
+
+
+def _packet(
+    numbers: Sequence[int], updates: Mapping[str, Updates], texts: Sequence[Texts], names: Iterable[str]
+) -> Ints | None:
+    """A packet of updates; None if it cannot be one."""
+    if any(map(len, texts)):
+        return None
+    return pack(numbers, [updates[name].data if name in updates else _NOTHING for name in names])
+
+
+def _unpacked(packet: Ints, plan: Plan) -> _Part:
+    """A part that came as a packet."""
+    widths = [row_type.width for row_type in plan.sources.values()]
+    (lower, upper, total), matrices = unpack(packet, 3, [width + 2 for width in widths])
+    rows = zip(plan.sources, matrices, widths, strict=True)
+    return lower, upper, total, {name: Updates(data, width, 0) for name, data, width in rows if len(data)}, []
+
+
+def _result(answer: Ints | _Result, plan: Plan) -> _Result:
+    """A result that came as a packet, or as it is."""
+    if isinstance(answer, tuple):
+        return answer
+    widths = [view.schema.width for view in plan.views.values()]
+    _, matrices = unpack(answer, 1, [width + 2 for width in widths])
+    rows = zip(plan.views, matrices, widths, strict=True)
+    return {name: Updates(data, width, 0) for name, data, width in rows}, []
+
+
+def _worker(plan: Plan, exchange: Exchange) -> Worker:
+    """The worker of this process. All workers share the memory of the machine."""
+    spill.keep()
+    return Worker(plan, exchange, budget=Budget(int(SHARE * usable_bytes()) // exchange.workers))
+
+
+def _run(
+    worker: Worker, lower: int, upper: int, total: int, inputs: dict[str, Updates], dictionaries: list[Texts]
+) -> _Result:
+    """Run an epoch."""
+    heap = worker.state.heap
+    heap.trim()
+    heap.attach(dictionaries)
+    changes = worker.run_epoch(lower, upper, inputs, total).changes
+    return changes, needed(heap, changes, {name: view.schema.text_words for name, view in worker.plan.views.items()})
+
+
+def _state_bytes(worker: Worker) -> int:
+    return sum(trace.nbytes for trace in worker.state.traces.values())
 
 
 def _watch(parent_pipe: int) -> None:

@@ -1,4 +1,4 @@
-"""Worker processes of a replay: they end with it, and it ends with them."""
+"""Worker processes of a replay: they end with it, it ends with them, and their number is not seen in answers."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ WORKERS = 2
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
-    """A long replay at work, and its workers."""
+    """A long replay at work, and the processes of its other workers."""
     graphs.write(tmp_path / "graph.jsonl", graphs.updates(60_000))
     words = ["replay", ROOT / "tests/programs/bfs.py", "--updates", "graph.jsonl", "--out", "out.jsonl"]
     process = start(*words, "--epoch-size", 1, "--workers", WORKERS, cwd=tmp_path)
     parent = psutil.Process(process.pid)
     children: list[psutil.Process] = []
-    while len(children) < WORKERS:
+    while len(children) < WORKERS - 1:
         assert process.poll() is None
         children = parent.children()
     yield process, children
@@ -34,7 +34,7 @@ def test_a_worker_that_dies_ends_the_replay_with_one_line(
     running: tuple[subprocess.Popen[str], list[psutil.Process]], tmp_path: Path
 ) -> None:
     process, children = running
-    children[1].kill()
+    children[0].kill()
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (1, "")
     assert err == "vernier: worker 1 of 2 ended with status -9; perhaps the machine has too little memory\n"
@@ -57,3 +57,77 @@ def test_what_a_worker_raises_is_said_once(tmp_path: Path) -> None:
     done = vernier(*words, "--workers", WORKERS, cwd=tmp_path)
     assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
     assert done.err.startswith("vernier: loop count_up did not settle: at round 10")
+
+
+FAILS = """
+import vernier as vn
+
+class Row(vn.Schema):
+    key: vn.Int64
+
+@vn.udf(returns=vn.Int64)
+def checked(key):
+    if {bad} in key.tolist():
+        raise ValueError("this one fails")
+    return key
+
+app = vn.App("fails")
+app.view("rows", app.source("rows", Row).select(key=checked(vn.col("key"))), key="key")
+"""
+
+
+@pytest.mark.parametrize("bad", [4, 5])
+def test_a_function_that_fails_on_any_worker_ends_the_replay_with_its_words(tmp_path: Path, bad: int) -> None:
+    # Worker 0 has the even rows, and worker 1 the odd ones.
+    (tmp_path / "fails.py").write_text(FAILS.format(bad=bad))
+    lines = [f'{{"input":"rows","data":[{key}],"time":{key},"diff":1}}\n' for key in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(lines))
+    done = vernier("replay", "fails.py", "--updates", "rows.jsonl", "--out", "out", "--workers", WORKERS, cwd=tmp_path)
+    assert (done.status, done.out) == (1, "")
+    assert "this one fails" in done.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix) == ["fails.py", "rows.jsonl"]
+
+
+NAMES = """
+import vernier as vn
+from vernier import col, count
+
+class Note(vn.Schema):
+    number: vn.Int64
+    text: vn.String
+
+app = vn.App("names")
+notes = app.source("notes", Note)
+app.view("notes", notes, key="number")
+app.view("few", notes.filter(col("number") % 50 == 0).select("number"), key="number")
+app.view("counts", notes.group_by("text").agg(n=count()), key="text")
+"""
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_small_and_large_epochs_answer_alike_with_any_number_of_workers(tmp_path: Path, long: bool) -> None:
+    # Epochs of one update leave most workers without rows; those of 9,000 are too large for a packet, and long texts
+    # never are in one.
+    (tmp_path / "names.py").write_text(NAMES)
+    text = "a text that is longer than fifteen bytes " if long else "short "
+    notes = [(number, text + str(number % 7), number // 3, 1) for number in range(12_000)]
+    notes += [(number, kept, time + 9_000, -1) for number, kept, time, _ in notes[::2]]
+    lines = [
+        f'{{"input":"notes","data":[{number},"{kept}"],"time":{time},"diff":{diff}}}\n'
+        for number, kept, time, diff in notes
+    ]
+    (tmp_path / "few.jsonl").write_text("".join(lines[:60]))
+    (tmp_path / "many.jsonl").write_text("".join(lines))
+    words = ["replay", "names.py", "--updates"]
+    for file, sizes in (("few", (1, 7, 1000)), ("many", (500, 9_000))):
+        answers = set()
+        for workers in (1, 2, 3):
+            for size in sizes:
+                out = f"{file}-{workers}-{size}.out"
+                done = vernier(
+                    *words, f"{file}.jsonl", "--out", out, "--epoch-size", size, "--workers", workers, cwd=tmp_path
+                )
+                assert (done.status, done.err) == (0, "")
+                answers.add((tmp_path / out).read_bytes())
+        assert len(answers) == 1
+        assert answers.pop().count(b"\n") > len(lines[:60])

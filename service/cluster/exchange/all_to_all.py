@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import struct
 import time
+from typing import Protocol
 
 import numpy as np
 import zmq
 
 from vernier.operators.runtime.exchange import Round, least
 from vernier.operators.runtime.lanes import Lanes
-from vernier.service.cluster.connection import Connection
 from vernier.service.cluster.exchange.transport import (
     CALL,
     COLUMNS,
@@ -57,16 +57,28 @@ _Message = tuple[int, int, Ints, int]
 """The number of columns, the number of valid bytes, the words, whether the sender has its lanes."""
 
 
+class Link(Protocol):
+    """Where a worker that waits for its peers hears that it waits in vain."""
+
+    def fileno(self) -> int:
+        """The descriptor is readable when there is news: then call `check`."""
+        ...
+
+    def check(self, attempt: str) -> None:
+        """Process the news. Raises to end the attempt."""
+        ...
+
+
 class Exchange:
     """One worker's part in one attempt; implements vernier.operators.runtime.exchange.Exchange.
 
     index, peers: this worker's shard, and the mailboxes of all shards. seconds: how long a call may take; this is the
-    attempt's deadline and not a peer's expected pace.
+    attempt's deadline and not a peer's expected pace. link: the connection to the driver, in the service.
     Every call may raise AttemptCancelled, DeadlinePassed and DriverGone.
     """
 
     def __init__(
-        self, mailbox: Mailbox, attempt: str, index: int, peers: list[str], link: Connection | None, seconds: float
+        self, mailbox: Mailbox, attempt: str, index: int, peers: list[str], link: Link | None, seconds: float
     ) -> None:
         self.workers, self.index = len(peers), index
         self.attempt = attempt
