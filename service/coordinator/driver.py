@@ -80,6 +80,7 @@ from vernier.storage.errors import StorageError, VernierError
 from vernier.storage.flag import Flag
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.threads import Threads
+from vernier.storage.trace import spill
 
 _FINAL = (*LASTING, SnapshotChanged, SnapshotShares, OffsetsBeyond)
 """Problems that only an operator can resolve."""
@@ -517,6 +518,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load(given.config, dict(pair.split("=", 1) for pair in given.set)).settings
         logs.begin(settings.log.level, settings.log.format)
+        if settings.spill_folder is None:
+            spill.keep()  # each epoch's messages need as much memory again
         made = driver = Driver(settings, GATEWAY)
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -39,7 +39,7 @@ from vernier.storage.state.manifest import NO_EPOCH, BatchRef, Manifest, ViewEnt
 from vernier.storage.state.reshard import open_batch
 from vernier.storage.state.state import StateDirectory
 from vernier.storage.trace.batch import Batch
-from vernier.storage.updates import CLOSED, Ints, Updates
+from vernier.storage.updates import CLOSED, Ints
 
 _HISTORY = 1200
 _AGAIN_NS = 5_000_000_000
@@ -320,9 +320,7 @@ class Reader:
         width = view.stored.width
         for manifest, parts in steps:
             sums = sum_until(parts, width, CLOSED)  # reads, and so verifies, all parts
-            changes = Updates.concat([batch.to_updates() for batch in parts], width)
-            texts = tuple(batch.texts for batch in parts if batch.texts is not None)
-            interval = Interval(view.frontier, manifest.upper, changes, manifest.committed_ns, texts, ordered=False)
+            interval = Interval.of(view.frontier, manifest.upper, parts, width, manifest.committed_ns)
             view = view.follow(interval, sums, entry.since, batches, self._log_bytes)
         if view.frontier < newest.upper:
             if view.frontier <= entry.since:

@@ -9,6 +9,7 @@ the same rule, applied to the state as of F - 1.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,10 @@ from vernier.storage.trace.batch import Batch
 from vernier.storage.updates import MIN_TIME, Ints, Updates, consolidate_rows, order_rows
 
 _LOG_LENGTH = 1024
+_MANY = 1 << 14
+"""From this number of changes on, an interval reads them when somebody asks. Until then it keeps their files: of large
+epochs, a view's log has only a few."""
+_READING = threading.Lock()
 _INCARNATIONS = itertools.count(1)
 
 
@@ -89,10 +94,11 @@ def by_time(updates: Updates) -> Updates:
 class Interval:
     """The changes of one advance of the frontier, lower <= time < upper. texts: the dictionaries of their long texts.
 
-    Their first reader puts them in order: most epochs are over before anyone asks for their changes.
+    Their first reader puts them in order and, if there are many, reads them: most epochs are over before anyone asks
+    for their changes.
     """
 
-    __slots__ = ("_changes", "_ordered", "committed_ns", "lower", "texts", "upper")
+    __slots__ = ("_changes", "_count", "_ordered", "_parts", "_width", "committed_ns", "lower", "texts", "upper")
 
     def __init__(
         self,
@@ -106,37 +112,57 @@ class Interval:
     ) -> None:
         """ordered: whether the changes are ordered by time, then row."""
         self.lower, self.upper, self.committed_ns, self.texts = lower, upper, committed_ns, texts
-        self._changes, self._ordered = changes, ordered
+        self._changes: Updates | None = changes
+        self._count, self._width, self._ordered = len(changes), changes.width, ordered
+        self._parts: Sequence[Batch] = ()
+
+    @staticmethod
+    def of(lower: int, upper: int, parts: Sequence[Batch], width: int, committed_ns: int) -> Interval:
+        """The changes in some batches, which are there as long as the interval is."""
+        texts = tuple(part.texts for part in parts if part.texts is not None)
+        count = sum(part.updates for part in parts)
+        changes = Updates.empty(width) if count >= _MANY else _united(parts, width)
+        made = Interval(lower, upper, changes, committed_ns, texts, ordered=False)
+        if count >= _MANY:
+            made._changes, made._count, made._parts = None, count, parts
+        return made
 
     def __len__(self) -> int:
         """The number of changes."""
-        return len(self._changes)
+        return self._count
 
     @property
     def nbytes(self) -> int:
-        """The memory of the changes."""
-        return self._changes.data.nbytes
+        """The memory of the changes, once they are read."""
+        return 8 * self._count * (self._width + 2)
 
     @property
     def unordered(self) -> Updates:
-        """The changes in any order."""
-        return self._changes
+        """The changes in any order. O(n) the first time. Any thread may read them."""
+        changes = self._changes
+        if changes is None:
+            with _READING:
+                changes = self._changes
+                if changes is None:  # no other thread has read them, and perhaps put them in order
+                    changes = self._changes = _united(self._parts, self._width)
+                    self._parts = ()
+        return changes
 
     @property
     def changes(self) -> Updates:
         """The changes ordered by time, then row. O(n log n) the first time. Any thread may read them."""
         self.order()
-        return self._changes
+        return self.unordered
 
     def order(self) -> None:
         """Put the changes in order, if no reader has yet."""
         if not self._ordered:
-            self._changes = by_time(self._changes)
+            self._changes = by_time(self.unordered)
             self._ordered = True  # last: another thread may look, and at worst it sorts them as well
 
     def to_order(self) -> int:
         """The number of changes that `changes` would have to put in order."""
-        return 0 if self._ordered else len(self._changes)
+        return 0 if self._ordered else self._count
 
     def part(self, lower: int, upper: int) -> Interval:
         """The part of this interval inside [lower, upper)."""
@@ -146,6 +172,11 @@ class Interval:
         inside = slice(int(np.searchsorted(time, lower)), int(np.searchsorted(time, upper)))
         lower, upper = max(lower, self.lower), min(upper, self.upper)
         return Interval(lower, upper, self.changes.take(inside), self.committed_ns, self.texts)
+
+
+def _united(parts: Sequence[Batch], width: int) -> Updates:
+    """The updates of some batches."""
+    return Updates.concat([part.to_updates() for part in parts], width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

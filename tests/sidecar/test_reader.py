@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,23 @@ from hypothesis import strategies as st
 
 from tests.sidecar.builder import Change, StateBuilder, ViewModel, by_time_and_row, row_type
 from vernier.operators.language.types.schema import RowType
+from vernier.service.views import view
 from vernier.service.views.answers import key_words
 from vernier.service.views.multiset import Multiset
 from vernier.service.views.snapshot_reader import Reader
 from vernier.service.views.view import Compacted, Interval, NotYetFinal, View
 from vernier.storage.blob.segment import segment_file
+from vernier.storage.trace.batch import Batch, keyed_rows
 from vernier.storage.updates import MIN_TIME, Updates
+
+
+@pytest.fixture(scope="module", autouse=True, params=[1 << 14, 1])
+def many(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Intervals of that many changes are read when somebody asks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(view, "_MANY", request.param)
+        yield
+
 
 SCHEMA = row_type(label="Int64 | None", node="Int64", day="Date")
 """Wider than one word, with the key in the middle: stored rows are in another order than the program's."""
@@ -221,3 +234,23 @@ def test_the_first_reader_puts_changes_in_order() -> None:
     assert interval.to_order() == early.to_order() == 0
     assert interval.changes.data.tolist() == [[1, 3, 1], [3, 3, 1], [2, 5, 1], [1, 9, -1]]
     assert rows.tolist() == [[2, 5, 1], [1, 9, -1], [1, 3, 1], [3, 3, 1]]
+
+
+def test_many_changes_are_read_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "_MANY", 3)
+    parts = []
+    for rows in ([[2, 5, 1], [1, 9, -1]], [[1, 3, 1], [3, 3, 1]], []):
+        keyed = keyed_rows(Updates(np.array(rows, np.int64).reshape(-1, 3), 1, 0), 1)
+        parts.append(Batch.of_rows(keyed, 1, 0, 0, 10, MIN_TIME))
+    few, many = Interval.of(0, 10, parts[1:], 1, 7), Interval.of(0, 10, parts, 1, 7)
+    assert (len(few), len(many), many.nbytes, many.to_order(), many.committed_ns) == (2, 4, 4 * 24, 4, 7)
+    reads: list[int] = []
+    read = Batch.to_updates
+    monkeypatch.setattr(Batch, "to_updates", lambda batch: [reads.append(1), read(batch)][1])
+    assert few.changes.data.tolist() == [[1, 3, 1], [3, 3, 1]]
+    assert reads == []
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: many.changes.data.tolist(), range(8)))
+    assert found == [[[1, 3, 1], [3, 3, 1], [2, 5, 1], [1, 9, -1]]] * 8
+    assert sorted(many.unordered.data.tolist()) == sorted(found[0])
+    assert len(reads) == len(parts)
