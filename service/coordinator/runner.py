@@ -259,7 +259,7 @@ class Runner:
                 self.rendezvous.cancel(attempt, "a worker is gone")
                 return None
             if attempt.handed_out and small is not None:
-                small.prefetch(attempt.ended)
+                small.prefetch(self.rendezvous.workers, attempt.ended)
             reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:

@@ -16,8 +16,9 @@ import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -33,7 +34,7 @@ LARGEST_BYTES = 16 << 20
 """Messages with more bytes than this, together, are left to Spark."""
 FETCH_BYTES = 4 << 20
 """What a request to the brokers asks of a partition at most."""
-AHEAD, AHEAD_BYTES = 10_000, 64 << 20
+AHEAD, AHEAD_BYTES = 10_000, 256 << 20
 """Messages, and their bytes, that may be processed before Spark has made a micro-batch of them."""
 DECODING_SECONDS, PREFETCH_SECONDS = 0.05, 0.02
 """How long workers have a beginning epoch to themselves (they decode, and wait for the last of them), and after that
@@ -68,6 +69,7 @@ class SmallBatches:
         self._taken: dict[TopicPartition, int] = {}
         self._left: dict[TopicPartition, list[Any]] = {}
         self._committed: Offsets = {}
+        self._ready: _Ready | None = None
         self._bytes, self._heard = 0, 0.0
         self._rest, self._not_before = REST_SECONDS[0], 0.0
         self._follows = False
@@ -113,14 +115,21 @@ class SmallBatches:
         self._follows = found is not None
         return found
 
-    def prefetch(self, ended: threading.Event) -> None:
+    def prefetch(self, workers: int, ended: threading.Event) -> None:
         """Read what the next epoch will have if that is a full one, while workers make the one before, until that has
         ended."""
         consumer, most = self._consumer, self._most_now
         if consumer is None or most != self._limit() or not self._follows or ended.wait(DECODING_SECONDS):
             return
         with suppress(Exception):  # whatever it is, `more` meets it as well
-            self._gather(consumer, most, lambda: 0.0 if ended.is_set() else min(PREFETCH_SECONDS, self._patience()))
+            shares = self._gather(
+                consumer, most, lambda: 0.0 if ended.is_set() else min(PREFETCH_SECONDS, self._patience())
+            )
+            full = sum(self._behind(consumer).values()) >= most
+            if full and all(share <= len(self._left[part]) for part, share in shares.items()) and not ended.is_set():
+                ends = self._stops(consumer, shares)
+                own, _, taken = self._chosen(workers, ends)
+                self._ready = _Ready(most, workers, dict(self._taken), taken, _streams(own))
 
     @property
     def ahead(self) -> int:
@@ -131,7 +140,7 @@ class SmallBatches:
     def rewind(self) -> None:
         """What was returned last is not processed, and neither is what has come since."""
         self._taken.clear()
-        self._follows = False
+        self._follows, self._ready = False, None
 
     def close(self) -> None:
         """Close the connection to the brokers; the next `read` opens another one."""
@@ -170,6 +179,7 @@ class SmallBatches:
     def _read(
         self, consumer: KafkaConsumer, wanted: Mapping[TopicPartition, tuple[int, int]], workers: int
     ) -> list[bytes] | None:
+        self._ready = None
         if self._taken.keys() != wanted.keys():
             consumer.assign(list(wanted))
             self._taken.clear()
@@ -191,13 +201,14 @@ class SmallBatches:
 
     def _more(self, consumer: KafkaConsumer, workers: int, seconds: float) -> list[bytes] | None:
         most, only = self._most_now, self._most_now == self._limit()
+        ready = self._ready
+        if only and ready is not None and (ready.most, ready.workers, ready.begins) == (most, workers, self._taken):
+            return self._take(workers, ready.ends)
         if not self._waiting:
             self._poll(consumer, seconds)
         ends = {part: consumer.position(part) for part in self._left}
         if only and sum(self._behind(consumer).values()) >= most:
-            for part, share in self._gather(consumer, most, self._patience).items():
-                left = self._left[part]
-                ends[part] = left[share - 1].offset + 1 if 0 < share < len(left) else consumer.position(part)
+            ends = self._stops(consumer, self._gather(consumer, most, self._patience))
         elif self._waiting >= most:
             return None
         return self._take(workers, ends)
@@ -215,6 +226,15 @@ class SmallBatches:
             if every < most or len(enough) == len(shares) or seconds <= 0 or self._full:
                 return shares
             self._poll(consumer, seconds, enough)
+
+    def _stops(self, consumer: KafkaConsumer, shares: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The offset of each partition before which an epoch ends that has its share of messages, or all that have come
+        if those are fewer."""
+        ends = {}
+        for part, left in self._left.items():
+            share = shares.get(part, 0)
+            ends[part] = left[share - 1].offset + 1 if 0 < share < len(left) else consumer.position(part)
+        return ends
 
     def _behind(self, consumer: KafkaConsumer) -> dict[TopicPartition, int]:
         """How many messages of each partition are known that have not been taken yet."""
@@ -261,6 +281,23 @@ class SmallBatches:
 
     def _take(self, workers: int, ends: Mapping[TopicPartition, int]) -> list[bytes] | None:
         """What has come and is before these offsets; None if it is too large."""
+        ready, self._ready = self._ready, None
+        own, left, taken = self._chosen(workers, ends)
+        size = sum(map(size_of, own))
+        if size > LARGEST_BYTES:
+            return None
+        known = ready is not None and (ready.workers, ready.begins, ready.ends) == (workers, self._taken, taken)
+        self._left, self._taken = left, taken
+        self._bytes += size
+        if not any(own):
+            return []
+        return ready.streams if ready is not None and known else _streams(own)
+
+    def _chosen(
+        self, workers: int, ends: Mapping[TopicPartition, int]
+    ) -> tuple[list[list[Any]], dict[TopicPartition, list[Any]], dict[TopicPartition, int]]:
+        """What has come and is before these offsets, by worker; then, by partition, what is left, and where it
+        begins."""
         own: list[list[Any]] = [[] for _ in range(workers)]
         left, taken = {}, {}
         for number, part in enumerate(sorted(ends)):
@@ -268,12 +305,24 @@ class SmallBatches:
             count = bisect_left(records, end, key=attrgetter("offset"))
             own[number % workers] += records[:count]
             left[part], taken[part] = records[count:], end
-        size = sum(map(size_of, own))
-        if size > LARGEST_BYTES:
-            return None
-        self._left, self._taken = left, taken
-        self._bytes += size
-        return [to_arrow(records) if records else b"" for records in own] if any(own) else []
+        return own, left, taken
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """The next epoch's streams, made before it begins. most, workers: what they were made for; begins, ends: from which
+    offset of each partition on they have its messages, and before which."""
+
+    most: int
+    workers: int
+    begins: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+    streams: list[bytes]
+
+
+def _streams(own: Iterable[list[Any]]) -> list[bytes]:
+    """A stream for each worker's messages."""
+    return [to_arrow(records) if records else b"" for records in own]
 
 
 def size_of(records: list[Any]) -> int:

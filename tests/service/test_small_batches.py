@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -268,7 +269,11 @@ def test_what_comes_in_numbers_is_left_to_spark(source: Source, monkeypatch: pyt
     assert source.more() is None  # six
 
 
-def test_full_epochs_follow_one_another_if_the_rate_limit_allows_no_larger_ones(source: Source) -> None:
+@pytest.mark.parametrize("prefetches", [False, True])
+def test_full_epochs_follow_one_another_if_the_rate_limit_allows_no_larger_ones(
+    source: Source, monkeypatch: pytest.MonkeyPatch, prefetches: bool
+) -> None:
+    monkeypatch.setattr(small_batches, "DECODING_SECONDS", 0.001)
     source.limit = 30
     source.batch(0, 0)
     source.send(*(b"%d" % at for at in range(100)))
@@ -281,6 +286,8 @@ def test_full_epochs_follow_one_another_if_the_rate_limit_allows_no_larger_ones(
         for own, more in zip(got, rows):
             own += more
         assert source.small.ahead == max(0, sum(map(len, got)) - 30)
+        if prefetches:
+            source.small.prefetch(2, threading.Event())
         rows = source.more()
     assert got == [[b"%d" % at for at in range(100)], [b"%d" % at for at in range(200)]]
     source.committed = {source.topic: {0: 100, 1: 200}}
@@ -290,6 +297,52 @@ def test_full_epochs_follow_one_another_if_the_rate_limit_allows_no_larger_ones(
     assert source.small.ahead == 150  # the manifest has them
     assert source.batch(100, 200) == []
     assert source.small.ahead == 0
+
+
+def test_streams_are_made_while_workers_make_the_epoch_before(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_batches, "DECODING_SECONDS", 0.001)
+    made: list[int] = []
+
+    def counted(records: list[Any]) -> bytes:
+        made.append(len(records))
+        return small_batches_to_arrow(records)
+
+    small_batches_to_arrow = small_batches.to_arrow
+    monkeypatch.setattr(small_batches, "to_arrow", counted)
+    source.limit = 10
+    source.batch(0, 0)
+    source.send(*(b"%d" % at for at in range(60)))
+    assert source.batch(10, 0) == [[b"%d" % at for at in range(10)], []]
+
+    def prefetched() -> int:
+        made.clear()
+        source.small.prefetch(2, threading.Event())
+        before = len(made)
+        made.clear()
+        return before
+
+    assert prefetched() == 1
+    source.send(*(b"%d" % at for at in range(60, 70)))  # what comes meanwhile changes nothing
+    assert source.more() == [[b"%d" % at for at in range(10, 20)], []]
+    assert made == []
+    # Another limit, an epoch that failed, or a micro-batch of Spark's: what was made is not used.
+    assert prefetched() == 1
+    source.limit = 5
+    assert source.more() == [[b"%d" % at for at in range(20, 25)], []]
+    assert made == [5]
+    assert prefetched() == 1
+    source.committed = {source.topic: {0: 20}}
+    source.small.rewind()
+    assert source.batch(25, 0) == [[b"%d" % at for at in range(20, 25)], []]
+    assert prefetched() == 1
+    source.committed = {source.topic: {0: 25}}
+    assert source.batch(30, 0, workers=1) == [[b"%d" % at for at in range(25, 30)]]
+    assert made == [5]
+    ended = threading.Event()
+    ended.set()
+    made.clear()
+    source.small.prefetch(2, ended)
+    assert made == []
 
 
 def test_large_messages_are_left_to_spark(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
