@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,25 +23,29 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Spec:
-    """One player, as the command line names it: NAME[:WORKERS][/batch], e.g. `differential:2` or `vernier/batch`.
+    """One player, as the command line names it: NAME[:WORKERS][@CORE][/batch], e.g. `differential:2`, `vernier@1` or
+    `vernier/batch`.
 
-    name: vernier, vernier-threads, differential, differential-count (its `count` operator where `count_total` would do,
-    for degrees) or pathway. With `/batch` the updates of a batch share a time.
+    core: the only one that it may use. name: vernier, vernier-threads, differential, differential-count (its `count`
+    operator where `count_total` would do, for degrees) or pathway. With `/batch` the updates of a batch share a time.
     """
 
     text: str
     name: str
     workers: int
     exact: bool
+    core: int | None
 
     @staticmethod
     def of(text: str) -> Spec:
         """Read it."""
         left, _, resolution = text.partition("/")
+        left, _, core = left.partition("@")
         name, _, workers = left.partition(":")
         if name not in COMMANDS or resolution not in ("", "batch"):
-            raise SystemExit(f"no player {text!r}; there are NAME[:WORKERS][/batch] with NAME of {', '.join(COMMANDS)}")
-        return Spec(text, name, int(workers or 1), not resolution)
+            known = ", ".join(COMMANDS)
+            raise SystemExit(f"no player {text!r}; there are NAME[:WORKERS][@CORE][/batch] with NAME of {known}")
+        return Spec(text, name, int(workers or 1), not resolution, int(core) if core else None)
 
 
 def _vernier(program: str, tail: list[str]) -> list[str]:
@@ -81,6 +86,8 @@ class Player:
         self._process = subprocess.Popen(
             COMMANDS[spec.name](program, tail), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        if spec.core is not None:
+            os.sched_setaffinity(self._process.pid, {spec.core})
 
     def load(self) -> dict[str, Any]:
         """The first edges."""

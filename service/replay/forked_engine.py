@@ -19,7 +19,7 @@ import gc
 import multiprocessing
 import os
 import secrets
-import select
+import selectors
 import signal
 import threading
 import traceback
@@ -94,8 +94,7 @@ class ForkedWorkers:
         self._texts = {name: row_type.text_words for name, row_type in plan.sources.items()}
         self.heap = Heap()
         self._children: dict[int, _Child] = {}
-        self._news = select.epoll()
-        self._places: dict[int, int] = {}
+        self._news = selectors.DefaultSelector()
         self._answers: dict[int, Any] = {}
         self._mailbox: Mailbox | None = None
         # The parent watch: nothing is ever written to this pipe; workers see its end when this process has ended.
@@ -110,8 +109,7 @@ class ForkedWorkers:
                 _fork(process)
                 theirs.close()
                 self._children[index] = _Child(process, mine)
-                self._news.register(mine, select.EPOLLIN)
-                self._places[mine.fileno()] = index
+                self._news.register(mine, selectors.EVENT_READ, index)
             os.close(parent_pipe)
             self._mailbox = Mailbox(Keys.plain(token))
             while len(self._answers) < len(self._children):
@@ -209,8 +207,8 @@ class ForkedWorkers:
         return [answers.get(index, packets[index]) for index in self._children]
 
     def _receive(self, seconds: float | None) -> None:
-        for descriptor, _ in self._news.poll(seconds):
-            index = self._places[descriptor]
+        for key, _ in self._news.select(seconds):
+            index: int = key.data
             if index in self._answers:
                 # A worker answers once; a second event means that its channel has closed.
                 raise self._lost(index)
