@@ -53,7 +53,7 @@ def run(edges: int, bound: int | None, epochs: int, batch: int, folder: str) -> 
     recount(plan, worker, window, edges, epochs * batch, at)
     steady = np.array(took[loaded:]) * 1e3
     return {
-        "state_mb": sum(trace.nbytes for trace in worker.state.traces.values()) / 2**20,
+        "state_mb": worker.state.nbytes / 2**20,
         "resident_mb_last": after[-1] / 2**20,
         "resident_mb_most": max(after) / 2**20,
         "epoch_ms_p50": float(np.median(steady)),

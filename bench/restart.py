@@ -68,7 +68,7 @@ def reopen(folder: str) -> dict[str, float]:
         "open_ms": (opened - began) * 1e3,
         "first_answer_ms": (done - began) * 1e3,
         "batches": float(sum(len(trace.batches) for trace in shard.state.traces.values())),
-        "state_mb": sum(trace.nbytes for trace in shard.state.traces.values()) / 2**20,
+        "state_mb": shard.state.nbytes / 2**20,
         "resident_mb": (resident() - before) / 2**20,
     }
 

@@ -71,7 +71,7 @@ def run(shared: bool, knows: Ints, asks: Ints, epochs: int) -> tuple[dict[str, f
     ms = np.array(took[epochs // 10 :]) * 1e3
     measured = {
         "arrangements": float(len([one for one in plan.arrangements.values() if not one.retained])),
-        "arranged_mb": sum(trace.nbytes for trace in worker.state.traces.values()) / 2**20,
+        "arranged_mb": worker.state.nbytes / 2**20,
         "resident_mb": (resident() - before) / 2**20,
         "epoch_cpu_ms_p50": float(np.median(ms)),
         "epoch_cpu_ms_p99": float(np.percentile(ms, 99)),

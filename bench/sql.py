@@ -94,7 +94,7 @@ class Maintained:
 
     def state_mb(self) -> float:
         """The arrangements, with their texts."""
-        return sum(trace.nbytes for trace in self.engine.workers[0].state.traces.values()) / 2**20
+        return self.engine.workers[0].state.nbytes / 2**20
 
     def _epoch(self, inputs: dict[str, Updates]) -> int:
         before = time.process_time_ns()

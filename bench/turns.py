@@ -118,7 +118,7 @@ class InTurns:
     @property
     def nbytes(self) -> int:
         """The size of all traces."""
-        return sum(trace.nbytes for worker in self.workers for trace in worker.state.traces.values())
+        return sum(worker.state.nbytes for worker in self.workers)
 
     def close(self) -> None:
         """Stop the threads."""

@@ -115,7 +115,7 @@ def people(scale: float) -> Found:
             joined, _ = running.ask(order[MORE + before : MORE + already], 1)
             before = already
         taken[already], cpu = running.more(others)
-        arranged = sum(trace.nbytes for trace in running.worker.state.traces.values()) / 2**20
+        arranged = running.worker.state.nbytes / 2**20
         one = {
             **percentiles(taken[already]),
             "cpu_ms": round(float(np.median(cpu)) / 1e6, 3),

@@ -122,6 +122,11 @@ class WorkerState:
             sources=plan.sources,
         )
 
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes of all batches."""
+        return sum(trace.nbytes for trace in self.traces.values())
+
     def fork(self) -> WorkerState:
         """A copy that can be changed independently; O(batches)."""
         return WorkerState(

@@ -201,16 +201,17 @@ class SmallBatches:
 
     def _more(self, consumer: KafkaConsumer, workers: int, seconds: float) -> list[bytes] | None:
         most, only = self._most_now, self._most_now == self._limit()
-        ready = self._ready
+        ready, self._ready = self._ready, None
         if only and ready is not None and (ready.most, ready.workers, ready.begins) == (most, workers, self._taken):
-            return self._take(workers, ready.ends)
+            return self._take(workers, ready.ends, ready.streams)
         if not self._waiting:
             self._poll(consumer, seconds)
-        ends = {part: consumer.position(part) for part in self._left}
         if only and sum(self._behind(consumer).values()) >= most:
             ends = self._stops(consumer, self._gather(consumer, most, self._patience))
         elif self._waiting >= most:
             return None
+        else:
+            ends = {part: consumer.position(part) for part in self._left}
         return self._take(workers, ends)
 
     def _gather(self, consumer: KafkaConsumer, most: int, left: Callable[[], float]) -> dict[TopicPartition, int]:
@@ -231,8 +232,8 @@ class SmallBatches:
         """The offset of each partition before which an epoch ends that has its share of messages, or all that have come
         if those are fewer."""
         ends = {}
-        for part, left in self._left.items():
-            share = shares.get(part, 0)
+        for part, share in shares.items():
+            left = self._left[part]
             ends[part] = left[share - 1].offset + 1 if 0 < share < len(left) else consumer.position(part)
         return ends
 
@@ -279,19 +280,20 @@ class SmallBatches:
         if found:
             self._heard = time.monotonic()
 
-    def _take(self, workers: int, ends: Mapping[TopicPartition, int]) -> list[bytes] | None:
-        """What has come and is before these offsets; None if it is too large."""
-        ready, self._ready = self._ready, None
+    def _take(
+        self, workers: int, ends: Mapping[TopicPartition, int], streams: list[bytes] | None = None
+    ) -> list[bytes] | None:
+        """What has come and is before these offsets; None if it is too large. streams: those that it is, if they are
+        made."""
         own, left, taken = self._chosen(workers, ends)
         size = sum(map(size_of, own))
         if size > LARGEST_BYTES:
             return None
-        known = ready is not None and (ready.workers, ready.begins, ready.ends) == (workers, self._taken, taken)
         self._left, self._taken = left, taken
         self._bytes += size
         if not any(own):
             return []
-        return ready.streams if ready is not None and known else _streams(own)
+        return _streams(own) if streams is None else streams
 
     def _chosen(
         self, workers: int, ends: Mapping[TopicPartition, int]

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from vernier.operators.engine.worker import Worker
+from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.budget import SHARE, Budget
 from vernier.service.cluster.credentials import Keys
@@ -153,7 +154,7 @@ class ForkedWorkers:
         for index in self._children:
             self._send(index, None)
         self._exchange.all_to_all([_NOTHING] * self._exchange.workers)
-        return sum([_state_bytes(self._worker), *self._gather()])
+        return sum([self._worker.state.nbytes, *self._gather()])
 
     def close(self) -> None:
         """Terminate the processes, whatever they are doing."""
@@ -258,7 +259,7 @@ def _serve(plan: Plan, token: str, index: int, channel: Channel, parent_pipe: in
         words = None
         try:
             if message is None:
-                answer = _state_bytes(worker)
+                answer = worker.state.nbytes
             else:
                 answer = changes, texts = _run(worker, *message)
                 words = _packet((message[1],), changes, texts, plan.views)
@@ -291,22 +292,23 @@ def _packet(
     return pack(numbers, [updates[name].data if name in updates else _NOTHING for name in names])
 
 
+def _opened(packet: Ints, numbers: int, rows: Mapping[str, RowType]) -> tuple[list[int], dict[str, Updates]]:
+    """The numbers and the updates of a packet. rows: the types of the updates' rows, in the packet's order."""
+    found, matrices = unpack(packet, numbers, [row.width + 2 for row in rows.values()])
+    return found, {name: Updates(data, rows[name].width, 0) for name, data in zip(rows, matrices, strict=True)}
+
+
 def _unpacked(packet: Ints, plan: Plan) -> _Part:
     """A part that came as a packet."""
-    widths = [row_type.width for row_type in plan.sources.values()]
-    (lower, upper, total), matrices = unpack(packet, 3, [width + 2 for width in widths])
-    rows = zip(plan.sources, matrices, widths, strict=True)
-    return lower, upper, total, {name: Updates(data, width, 0) for name, data, width in rows if len(data)}, []
+    (lower, upper, total), inputs = _opened(packet, 3, plan.sources)
+    return lower, upper, total, inputs, []
 
 
 def _result(answer: Ints | _Result, plan: Plan) -> _Result:
     """A result that came as a packet, or as it is."""
     if isinstance(answer, tuple):
         return answer
-    widths = [view.schema.width for view in plan.views.values()]
-    _, matrices = unpack(answer, 1, [width + 2 for width in widths])
-    rows = zip(plan.views, matrices, widths, strict=True)
-    return {name: Updates(data, width, 0) for name, data, width in rows}, []
+    return _opened(answer, 1, {name: view.schema for name, view in plan.views.items()})[1], []
 
 
 def _worker(plan: Plan, exchange: Exchange) -> Worker:
@@ -324,10 +326,6 @@ def _run(
     heap.attach(dictionaries)
     changes = worker.run_epoch(lower, upper, inputs, total).changes
     return changes, needed(heap, changes, {name: view.schema.text_words for name, view in worker.plan.views.items()})
-
-
-def _state_bytes(worker: Worker) -> int:
-    return sum(trace.nbytes for trace in worker.state.traces.values())
 
 
 def _watch(parent_pipe: int) -> None:

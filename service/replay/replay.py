@@ -261,7 +261,7 @@ class _Alone(LocalEngine):
 
     def state_bytes(self) -> int:
         """See Engine."""
-        return sum(trace.nbytes for worker in self.workers for trace in worker.state.traces.values())
+        return sum(worker.state.nbytes for worker in self.workers)
 
 
 def _peak_memory() -> int:

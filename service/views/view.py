@@ -120,11 +120,10 @@ class Interval:
     def of(lower: int, upper: int, parts: Sequence[Batch], width: int, committed_ns: int) -> Interval:
         """The changes in some batches, which are there as long as the interval is."""
         texts = tuple(part.texts for part in parts if part.texts is not None)
-        count = sum(part.updates for part in parts)
-        changes = Updates.empty(width) if count >= _MANY else _united(parts, width)
-        made = Interval(lower, upper, changes, committed_ns, texts, ordered=False)
-        if count >= _MANY:
-            made._changes, made._count, made._parts = None, count, parts
+        made = Interval(lower, upper, Updates.empty(width), committed_ns, texts, ordered=False)
+        made._changes, made._count, made._parts = None, sum(part.updates for part in parts), parts
+        if made._count < _MANY:
+            made._read()
         return made
 
     def __len__(self) -> int:
@@ -139,14 +138,14 @@ class Interval:
     @property
     def unordered(self) -> Updates:
         """The changes in any order. O(n) the first time. Any thread may read them."""
-        changes = self._changes
-        if changes is None:
-            with _READING:
-                changes = self._changes
-                if changes is None:  # no other thread has read them, and perhaps put them in order
-                    changes = self._changes = _united(self._parts, self._width)
-                    self._parts = ()
-        return changes
+        return self._read() if self._changes is None else self._changes
+
+    def _read(self) -> Updates:
+        with _READING:
+            if self._changes is None:  # no other thread has read them, and perhaps put them in order
+                self._changes = Updates.concat([part.to_updates() for part in self._parts], self._width)
+                self._parts = ()
+            return self._changes
 
     @property
     def changes(self) -> Updates:
@@ -172,11 +171,6 @@ class Interval:
         inside = slice(int(np.searchsorted(time, lower)), int(np.searchsorted(time, upper)))
         lower, upper = max(lower, self.lower), min(upper, self.upper)
         return Interval(lower, upper, self.changes.take(inside), self.committed_ns, self.texts)
-
-
-def _united(parts: Sequence[Batch], width: int) -> Updates:
-    """The updates of some batches."""
-    return Updates.concat([part.to_updates() for part in parts], width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
