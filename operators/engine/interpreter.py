@@ -112,7 +112,8 @@ def _callees(more: Iterable[int]) -> dict[int, int]:
 
 
 class Interpreter:
-    """Runs slices of one worker's plan. `stats`: what is counted for each operator (kernels/runs.py)."""
+    """Runs slices of one worker's plan. `stats`: what is counted for each operator (kernels/runs.py). gathers: whether
+    worker 0 has the outputs of all workers."""
 
     def __init__(
         self,
@@ -121,8 +122,10 @@ class Interpreter:
         traces: Mapping[str, Trace],
         lanes: Lanes | None,
         operators: Mapping[int, Operator],
+        gathers: bool,
     ) -> None:
         self.program, self.lanes = program, lanes
+        self.gathers = gathers and program.gathers and lanes is not None
         shapes = plan.arrangements
         self.traces = RunningTraces(
             {name: traces[name] for name in program.traces},
@@ -167,23 +170,28 @@ class Interpreter:
             self._run[place] = array.ctypes.data
         self._run[[runs.OPS, runs.TRACE_COUNT]] = count, len(program.traces)
         self._run[[runs.PARTS_SIZE, runs.KEPT_SIZE]] = _PARTS, _KEPT
-        self._run[runs.WORKERS] = 1
+        self._run[runs.WORKERS], self._run[runs.GATHERS] = 1, self.gathers
         if lanes is not None:
             lanes.describe(self._run)
         self._called = CalledStages(program.called, operators, self._run) if program.called else None
 
     @staticmethod
     def of(
-        plan: Plan, traces: Mapping[str, Trace], exchange: Exchange, operators: Mapping[int, Operator]
+        plan: Plan,
+        traces: Mapping[str, Trace],
+        exchange: Exchange,
+        operators: Mapping[int, Operator],
+        *,
+        gathers: bool = False,
     ) -> Interpreter | None:
         """The plan's interpreter; None if it has operators that only Python runs. operators: those of the worker, by
-        their number in the plan."""
+        their number in the plan. gathers: whether worker 0 should have the outputs of all workers, if it can."""
         if numba.config.DISABLE_JIT:  # type: ignore[attr-defined,unused-ignore]
             return None
         program = program_of(plan)
         if program is None or (exchange.workers > 1 and (exchange.lanes is None or not program.together)):
             return None
-        return Interpreter(plan, program, traces, exchange.lanes, operators)
+        return Interpreter(plan, program, traces, exchange.lanes, operators, gathers)
 
     def run(self, lower: int, upper: int, given: Mapping[str, Ints], taken: int) -> bool:
         """Run and close the slice [lower, upper) of these updates by source, `taken` in all. Returns whether it has

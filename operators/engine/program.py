@@ -16,6 +16,7 @@ import numpy as np
 
 from vernier.operators.kernels import programs as layout
 from vernier.operators.kernels import runs
+from vernier.operators.kernels.exchanging import TO_ONE
 from vernier.operators.kernels.joining import FRESH, KEY, OTHER
 from vernier.operators.kernels.programs import COVERS, IN_ORDER, TOTAL
 from vernier.operators.physical.reduce import of_one_val
@@ -65,7 +66,8 @@ class Program:
     kernels that it needs beside those of all programs, by their place in a run; called: the stages that are Python's,
     by number, each with its operator; places: the row of each operator;
     sources: rows by name; views: rows by name, and how many words their updates have; buckets: how many there are;
-    together: whether it can also run on several workers."""
+    together: whether it can also run on several workers; gathers: whether one of them can then have the rows of all
+    views: it cannot if there are texts among them, because the contents of long ones would have to travel."""
 
     code: Ints
     pool: Ints
@@ -77,6 +79,7 @@ class Program:
     calls: set[int]
     called: list[tuple[int, Stage]]
     together: bool = True
+    gathers: bool = True
     sources: dict[str, int] = field(default_factory=dict)
     views: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -131,6 +134,7 @@ class _Writer:
                 program.sources[op.source] = self.places[op.id]
             elif isinstance(op, ViewOp):
                 program.views[op.view] = self.places[op.id], len(self.plan.views[op.view].words) + 2
+                program.gathers = program.gathers and not self.plan.views[op.view].schema.text_words
         return program
 
     def put(self, *parts: Iterable[int]) -> int:
@@ -166,12 +170,16 @@ class _Writer:
         """An operator's input."""
         return {layout.INPUT: self.places[op.input]}
 
-    def route(self, op: Any, key: Words, sent: Words, depth: int, width: int, texts: Words, keyed: int = 0) -> int:
-        """How updates of `width` words travel to the owners of their words `key`: only the words `sent` of each row do,
-        the first `keyed` of which are key and val where they arrive. texts: the words at which a text begins."""
+    def route(
+        self, op: Any, key: Words | None, sent: Words, depth: int, width: int, texts: Words, keyed: int = 0
+    ) -> int:
+        """How updates of `width` words travel to the owners of their words `key`, or to worker 0: only the words `sent`
+        of each row do, the first `keyed` of which are key and val where they arrive. texts: the words at which a text
+        begins."""
         self.routes.add(op.id)
         columns = [*sent, *range(width, width + depth + 2)]
-        return self.put((len(key), len(columns), len(texts)), key, columns, texts, range(keyed))
+        size = TO_ONE if key is None else len(key)
+        return self.put((size, len(columns), len(texts)), key or (), columns, texts, range(keyed))
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -214,7 +222,13 @@ class _Writer:
     def view(self, op: ViewOp) -> dict[int, int]:
         words = self.plan.views[op.view].words
         at, size = self.put(words, (op.width, op.width + 1)), len(words) + 2
-        return {layout.KIND: layout.VIEW, layout.A: at, layout.SIZE: size, **self.input(op)}
+        return {
+            layout.ROUTE: self.route(op, None, tuple(range(op.width)), 0, op.width, ()),
+            layout.KIND: layout.VIEW,
+            layout.A: at,
+            layout.SIZE: size,
+            **self.input(op),
+        }
 
     def join(self, op: JoinOp) -> dict[int, int]:
         left = [{1: FRESH, 2: OTHER}.get(side, KEY) for side, _ in op.columns]

@@ -144,10 +144,11 @@ class WorkerState:
 @dataclass
 class EpochResult:
     """What an epoch did on one worker. changes: the updates of each view, with rows in schema order, consolidated
-    within each slice. merged, kept: the updates that merges have read, and those that they have kept. rounds: those of
-    each loop, by its name."""
+    within each slice. gathered: whether worker 0 has those of all workers; the same on all. merged, kept: the updates
+    that merges have read, and those that they have kept. rounds: those of each loop, by its name."""
 
     changes: dict[str, Updates]
+    gathered: bool = False
     slices: int = 0
     seconds: float = 0.0
     merged: int = 0
@@ -159,7 +160,8 @@ class Worker:
     """Runs a plan on one shard. `state` belongs to the worker and changes as epochs run; fork it first to be able to
     return to it. slice_updates: updates per slice; 0: adapt (operators/runtime/slice_sizing.py). only: the operators to
     run, if not all (operators/engine/migrate.py). budget: what the worker's process may hold; None for the default
-    share of the machine's memory."""
+    share of the machine's memory. gathers: whether worker 0 should have the changes of all workers, where they can
+    travel with the rows of a slice."""
 
     def __init__(
         self,
@@ -170,6 +172,7 @@ class Worker:
         slice_updates: int = 0,
         only: Collection[int] | None = None,
         budget: Budget | None = None,
+        gathers: bool = False,
     ) -> None:
         self.plan = plan
         self.exchange: Exchange = Single() if exchange is None else exchange
@@ -207,7 +210,9 @@ class Worker:
         self._with_texts = [(name, shape.texts) for name, shape in plan.arrangements.items() if shape.texts]
         self._queues_with_texts = [(name, waits.texts) for name, waits in plan.queues.items() if waits.texts]
         self.interpreter = (
-            Interpreter.of(plan, self.state.traces, self.exchange, self.root.by_id) if only is None else None
+            Interpreter.of(plan, self.state.traces, self.exchange, self.root.by_id, gathers=gathers)
+            if only is None
+            else None
         )
         self._merges = self._merged_and_kept()
         self._long_texts = True
@@ -224,7 +229,7 @@ class Worker:
         started = time.perf_counter()
         if self._long_texts:
             self._attach_texts()
-        result = EpochResult({})
+        result = EpochResult({}, gathered=self.interpreter is not None and self.interpreter.gathers)
         for view in self.views.values():
             view.begin_epoch()
         small = self._small(inputs, total)
@@ -271,7 +276,8 @@ class Worker:
             # The first epoch of this state: constant rows were there before it.
             sources |= {name: one.updates(lower).data for name, one in self.constants.items() if one.rows}
         for start, stop in self._cuts(sources, lower, upper):
-            self._run_slice(start, stop, sources, interprets)
+            if not self._run_slice(start, stop, sources, interprets):
+                result.gathered = False
             result.slices += 1
             if result.slices > 1:
                 self._check_changes()
@@ -350,7 +356,8 @@ class Worker:
             for run in self.state.queues[name].runs:
                 run.settle(texts, self.state.heap)
 
-    def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints], interprets: bool) -> None:
+    def _run_slice(self, start: int, stop: int, sources: Mapping[str, Ints], interprets: bool) -> bool:
+        """Run a slice; returns whether the interpreter has."""
         self.slice.lower, self.slice.upper = start, stop
         taken, one_time = 0, True
         for name, data in sources.items():
@@ -368,7 +375,7 @@ class Worker:
         if interprets and small and self._interpret(start, stop, self._waiting(), taken):
             for source in self.inputs.values():
                 source.waiting = None
-            return
+            return True
         if loads:
             for trace in self.state.traces.values():
                 trace.loads = True
@@ -397,6 +404,7 @@ class Worker:
             queue.close_slice(stop)
         if loads:
             spill.return_memory()
+        return False
 
     def _count_interpreted(self) -> None:
         """Add what the interpreter has counted to the operators' counters."""

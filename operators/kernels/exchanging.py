@@ -30,10 +30,10 @@ from vernier.storage.kernels.pointers import copy_bytes, load
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.texts import H0
 
-ROUTE_WORDS = 3
-"""The sizes at the beginning of a route: of the words that place a row, of the columns that are sent, and of the
-columns at which a text begins. These columns of the sender's updates follow, and then, where rows are sent as key and
-val, the columns of key and val as they are sent."""
+ROUTE_WORDS, TO_ONE = 3, -1
+"""The sizes at the beginning of a route: of the words that place a row (TO_ONE if all rows go to worker 0), of the
+columns that are sent, and of the columns at which a text begins. These columns of the sender's updates follow, and
+then, where rows are sent as key and val, the columns of key and val as they are sent."""
 
 
 @borrowing
@@ -73,17 +73,18 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     """The updates of operator `source` on all workers that this one owns, in any order: (rows, status). Every worker
     must call it, with rows or without. O(rows)."""
     sizes = pool_words(run, route, ROUTE_WORDS)
-    k, c, t = word(sizes, 0), word(sizes, 1), word(sizes, 2)
+    k, c, t = max(0, word(sizes, 0)), word(sizes, 1), word(sizes, 2)
     route += ROUTE_WORDS
     key, columns, texts = pool_words(run, route, k), pool_words(run, route + k, c), pool_words(run, route + k + c, t)
     workers, mine = load(run, WORKERS), load(run, INDEX)
     n, first = emitted(run, source), slot(outs_of(run), source, FIRST)
     rows = rows_of(run, source) if n > 0 else matrix(0, 0, 0)
-    owners, placing = np.empty(n, np.int64), np.empty(k, np.int64)
+    owners, placing = np.zeros(n, np.int64), np.empty(k, np.int64)
     counts, begins = np.zeros(workers, np.int64), np.empty(workers, np.int64)
     for j in range(k):
         put_word(placing, j, first + word(key, j))
-    find_owners(rows, placing, workers, owners)
+    if word(sizes, 0) != TO_ONE:
+        find_owners(rows, placing, workers, owners)
     for i in range(n):
         to = word(owners, i)
         put_word(counts, to, word(counts, to) + 1)

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels import group_steps, reductions, steps
+from vernier.operators.kernels.exchanging import exchanged_into, route_of
 from vernier.operators.kernels.inputs import emitted, of, traces_of
 from vernier.operators.kernels.lanes import (
     ABORTED,
@@ -67,6 +68,7 @@ from vernier.operators.kernels.runs import (
     ENLARGED,
     FIRST,
     FREE,
+    GATHERS,
     KEPT,
     KEPT_USED,
     LOOP_ROUNDS,
@@ -141,6 +143,16 @@ def _clock(run):  # type: ignore[no-untyped-def]
     return load(run, SECONDS) * 1_000_000_000 + load(run, NANOSECONDS)
 
 
+@borrowing
+def _show(run, op):  # type: ignore[no-untyped-def]
+    """The step of a view: its rows stay on their workers, or worker 0 gets all. Returns a status."""
+    route = route_of(run, op) if load(run, GATHERS) != 0 else -1
+    source, status = exchanged_into(run, route, of(run, op, INPUT), op)
+    if source != op and emitted(run, source) > 0:
+        pass_on(run, source, op, 0)
+    return status
+
+
 @njit(cache=True)
 def _step(run, op):  # type: ignore[no-untyped-def]
     """One step of an operator that is not a loop. Returns a status."""
@@ -167,9 +179,7 @@ def _step(run, op):  # type: ignore[no-untyped-def]
         gather(run, of(run, op, BUCKET), 0, op)
         return 0
     if kind == VIEW:
-        if emitted(run, of(run, op, INPUT)) > 0:
-            pass_on(run, of(run, op, INPUT), op, 0)
-        return 0
+        return _show(run, op)
     if kind == ACCUMULATE:
         return reductions.accumulate(run, op)
     if kind == FOLLOW:

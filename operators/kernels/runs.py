@@ -36,7 +36,9 @@ INDEXES = 50
 (STAGE, MADE_AT, MADE_ROWS, MADE_WIDTH) = range(73, 77)
 STAGE_DONE = 1
 """What the function returns if it has left rows; a callback that Python interrupts returns 0."""
-RUN_WORDS = 77
+GATHERS = 77
+"""Whether worker 0 gets the rows of all views."""
+RUN_WORDS = 78
 
 ANSWER_WORDS = 1 << 9
 """How many words small outputs of views have together."""

@@ -6,8 +6,9 @@ receives their changes. A parent that only waited would be one process more than
 woken twice an epoch. Rows travel between workers as in the service (service/cluster/exchange/all_to_all.py); so do the
 parts and the changes of a small epoch, as packets in two calls of all workers, because a worker polls for what comes
 that way before it sleeps. An empty packet says that something else comes through the worker's channel (channel.py):
-large parts, long texts, questions, failures.
-*The invariant.* All workers make the same calls: one for the parts, those of the epoch, one for the changes.
+large parts, long texts, questions, failures. Where kernels have run all slices of the epoch, worker 0 already has all
+changes (`EpochResult.gathered`), and there is no second call.
+*The invariant.* All workers make the same calls: one for the parts, those of the epoch, perhaps one for the changes.
 *A failure in the middle.* While the parent waits for rows, it also watches the channels, so it notices at once that a
 worker has failed or ended. Workers end with the parent, however that ends. Threads instead of processes would wait for
 each other in Python between kernels.
@@ -79,7 +80,7 @@ class _Child:
 _Part = tuple[int, int, int, dict[str, Updates], list[Texts]]
 """A worker's part of an epoch: lower, upper, how many updates all workers have, its own ones, their long texts."""
 _Result = tuple[Mapping[str, Updates], list[Texts]]
-"""A worker's changes of the views, and their long texts."""
+"""A worker's changes of the views, and their long texts; of worker 0 perhaps those of all."""
 
 
 class ForkedWorkers:
@@ -139,8 +140,8 @@ class ForkedWorkers:
                 self._send(index, (lower, upper, total, whole, texts))
             packets.append(_NOTHING if packet is None else packet)
         self._exchange.all_to_all(packets)
-        results = [_run(self._worker, lower, upper, total, *self._part(0, inputs))]
-        results += [_result(answer, self._plan) for answer in self._gather()]
+        own, gathered = _run(self._worker, lower, upper, total, *self._part(0, inputs))
+        results = [own] if gathered else [own, *(_result(answer, self._plan) for answer in self._gather())]
         self.heap.detach()
         for _, dictionaries in results:
             self.heap.attach(dictionaries)
@@ -256,16 +257,18 @@ def _serve(plan: Plan, token: str, index: int, channel: Channel, parent_pipe: in
         packet = exchange.all_to_all(nothing)[0]
         message: _Part | None = channel.receive() if len(packet) == 0 else _unpacked(packet, plan)
         answer: int | _Result
-        words = None
+        words, gathered = None, False
         try:
             if message is None:
                 answer = worker.state.nbytes
             else:
-                answer = changes, texts = _run(worker, *message)
-                words = _packet((message[1],), changes, texts, plan.views)
+                answer, gathered = _run(worker, *message)
+                words = None if gathered else _packet((message[1],), *answer, plan.views)
         except Exception as error:
             channel.send(_said(error, index, len(peers)))
             break
+        if gathered:
+            continue
         if words is None:
             channel.send(answer)
         exchange.all_to_all(nothing if words is None else [words, *nothing[1:]])
@@ -314,18 +317,19 @@ def _result(answer: Ints | _Result, plan: Plan) -> _Result:
 def _worker(plan: Plan, exchange: Exchange) -> Worker:
     """The worker of this process. All workers share the memory of the machine."""
     spill.keep()
-    return Worker(plan, exchange, budget=Budget(int(SHARE * usable_bytes()) // exchange.workers))
+    return Worker(plan, exchange, budget=Budget(int(SHARE * usable_bytes()) // exchange.workers), gathers=True)
 
 
 def _run(
     worker: Worker, lower: int, upper: int, total: int, inputs: dict[str, Updates], dictionaries: list[Texts]
-) -> _Result:
-    """Run an epoch."""
+) -> tuple[_Result, bool]:
+    """Run an epoch: its result, and whether worker 0 has those of all workers."""
     heap = worker.state.heap
     heap.trim()
     heap.attach(dictionaries)
-    changes = worker.run_epoch(lower, upper, inputs, total).changes
-    return changes, needed(heap, changes, {name: view.schema.text_words for name, view in worker.plan.views.items()})
+    result = worker.run_epoch(lower, upper, inputs, total)
+    texts = {name: view.schema.text_words for name, view in worker.plan.views.items()}
+    return (result.changes, needed(heap, result.changes, texts)), result.gathered
 
 
 def _watch(parent_pipe: int) -> None:

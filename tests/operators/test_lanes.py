@@ -99,6 +99,24 @@ def test_several_workers_change_the_same(name: str, workers: int) -> None:
     assert slices == [len(expected)] * workers, "all slices have run in kernels"
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("name", ["bfs", "degrees"])
+def test_one_worker_gets_the_changes_of_all(name: str, workers: int) -> None:
+    expected, _ = answers(name, 1)
+    first, epochs = loads(name)
+    plan, found, shares = compile_app(program(name)), [], []
+    with LocalEngine(plan, workers) as engine:
+        engine.workers = [engine_worker.Worker(plan, one.exchange, gathers=True) for one in engine.workers]
+        for lower, upper, inputs in ((MIN_TIME, 1, first), *epochs):
+            for one in interpreters(engine):
+                one._paused = len(found) % 5 == 4  # such a slice runs step by step, and its changes stay where they are
+            found.append(engine.run_epoch(lower, upper, inputs)["answer"].data.tolist())
+            shares.append([len(worker.views["answer"].taken()) for worker in engine.workers])
+        assert found == expected
+        for epoch, (own, *others) in enumerate(shares):
+            assert any(others) == (epoch % 5 == 4 and own + sum(others) > 1), shares
+
+
 def test_few_updates_need_no_agreement_on_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, gather = [0], Threads.allgather
 
