@@ -19,7 +19,8 @@ OUT = ROOT / "build" / "bench.jsonl"
 
 EXACT = "vernier,differential"
 BOTH = "vernier,differential,vernier/batch,differential/batch"
-TWO = "vernier:2,vernier-threads:2,differential:2"
+TWO = "vernier,vernier:2,vernier-threads:2,differential,differential:2"
+"""With many short turns: the speed of a machine's cores changes, and two workers have that of the slower one."""
 
 
 def race(program: str, size: str, batch: int, updates: int, turns: int, players: str) -> list[str]:
@@ -39,8 +40,9 @@ SHORT: dict[str, list[list[str]]] = {
         race("bfs", "1000/2000", 1_000, 25_000, 5, f"{BOTH},pathway/batch"),
         race("bfs", "1000/2000", 10_000, 50_000, 5, BOTH),
         race("bfs", "1000/2000", 100_000, 300_000, 3, EXACT),
-        race("bfs", "1000/2000", 1_000, 25_000, 5, TWO),
-        race("bfs", "1000/2000", 10_000, 50_000, 5, TWO),
+        race("bfs", "1000/2000", 1_000, 120_000, 20, TWO),
+        race("bfs", "1000/2000", 10_000, 200_000, 10, TWO),
+        race("bfs", "1000/2000", 100_000, 400_000, 4, TWO),
         race("bfs", "100000/1000000", 1_000, 3_000, 3, EXACT),
         race("degrees", "10000/50000", 1, 3_000, 5, EXACT),
         race("degrees", "10000/50000", 1_000, 100_000, 5, f"{BOTH},differential-count"),
@@ -106,8 +108,8 @@ FULL: dict[str, list[list[str]]] = {
         race("bfs", "1000/2000", 10_000, 300_000, 5, BOTH),
         race("bfs", "1000/2000", 100_000, 500_000, 5, BOTH),
         race("bfs", "1000/2000", 1_000_000, 2_000_000, 2, BOTH),
-        *(race("bfs", "1000/2000", batch, 30 * batch, 5, TWO) for batch in (1, 100, 1_000, 10_000)),
-        race("bfs", "1000/2000", 100_000, 300_000, 3, TWO),
+        *(race("bfs", "1000/2000", batch, 120 * batch, 20, TWO) for batch in (1, 100, 1_000, 10_000)),
+        race("bfs", "1000/2000", 100_000, 600_000, 6, TWO),
         race("bfs", "1000000/10000000", 1_000, 15_000, 5, EXACT),
         race("bfs", "1000000/10000000", 100_000, 300_000, 3, EXACT),
         race("bfs", "1000000/10000000", 1_000_000, 1_000_000, 1, EXACT),
