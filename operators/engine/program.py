@@ -78,8 +78,8 @@ class Program:
     indexes: list[tuple[int, Column]]
     calls: set[int]
     called: list[tuple[int, Stage]]
-    together: bool = True
-    gathers: bool = True
+    together: bool
+    gathers: bool
     sources: dict[str, int] = field(default_factory=dict)
     views: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -126,7 +126,8 @@ class _Writer:
         together = all(op.id in self.routes or not getattr(op, "exchange", False) for op in self.order)
         root = len(self.plan.scopes[0].ops)
         more = self.indexes, self.calls, self.called
-        program = Program(rows, pool, root, self.traces, self.places, self.buckets, *more, together)
+        gathers = not any(view.schema.text_words for view in self.plan.views.values())
+        program = Program(rows, pool, root, self.traces, self.places, self.buckets, *more, together, gathers)
         for op in self.order:
             if isinstance(op, ConstantOp):
                 program.sources[f"constant {op.id}"] = self.places[op.id]
@@ -134,7 +135,6 @@ class _Writer:
                 program.sources[op.source] = self.places[op.id]
             elif isinstance(op, ViewOp):
                 program.views[op.view] = self.places[op.id], len(self.plan.views[op.view].words) + 2
-                program.gathers = program.gathers and not self.plan.views[op.view].schema.text_words
         return program
 
     def put(self, *parts: Iterable[int]) -> int:

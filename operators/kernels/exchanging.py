@@ -1,4 +1,5 @@
-"""Exchange in a run: the rows that an operator has emitted on all workers go to the owners of their keys.
+"""Exchange in a run: the rows that an operator has emitted on all workers go to the owners of their keys, or all
+to worker 0.
 
 See operators/physical/arrange.py for the same in Python steps, and lanes.py for how rows travel.
 """

@@ -10,8 +10,8 @@ large parts, long texts, questions, failures. Where kernels have run all slices 
 changes (`EpochResult.gathered`), and there is no second call.
 *The invariant.* All workers make the same calls: one for the parts, those of the epoch, perhaps one for the changes.
 *A failure in the middle.* While the parent waits for rows, it also watches the channels, so it notices at once that a
-worker has failed or ended. Workers end with the parent, however that ends. Threads instead of processes would wait for
-each other in Python between kernels.
+worker has failed or ended; in the next epoch, if it had sent its changes before. Workers end with the parent, however
+that ends. Threads instead of processes would wait for each other in Python between kernels.
 """
 
 from __future__ import annotations

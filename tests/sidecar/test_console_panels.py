@@ -172,7 +172,6 @@ def test_accessible(builder: StateBuilder, serve: Callable[..., Served], browser
         assert _violations(console.page) == []
 
 
-@pytest.mark.slow
 def commit_until(console: Console, state: str, first: int) -> None:
     """Make epochs until the page has this state: on a busy machine it may see one only when that is old."""
     for row in range(first, first + 20):
@@ -183,6 +182,7 @@ def commit_until(console: Console, state: str, first: int) -> None:
     expect(console.page.locator("#state")).to_have_text(state)
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_stops_is_told_with_the_next_step(console: Console) -> None:
     page = console.page
     commit_until(console, "live", 100)

@@ -75,4 +75,5 @@ def test_what_a_process_has() -> None:
         taken.write(bytes(len(taken)))
         assert private_bytes() > before + (48 << 20)
         assert resident_bytes() > private_bytes()
+        assert len(taken) == 64 << 20
     assert usable_bytes() > 0
