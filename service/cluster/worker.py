@@ -66,6 +66,14 @@ def load(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     return iter(())
 
 
+def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Does nothing: a task that keeps this process (service/coordinator/session.py, Keeper). Of a task that does not
+    read its rows, Spark ends the process."""
+    for _ in batches:
+        pass
+    return iter(())
+
+
 def _attempt() -> tuple[str, int]:
     """The attempt of this task, and its number."""
     context = TaskContext.get()

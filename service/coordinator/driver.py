@@ -56,7 +56,7 @@ from vernier.service.coordinator.rate_limiter import RateLimiter
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.scrub import Scrub
 from vernier.service.coordinator.service_topics import ServiceTopics
-from vernier.service.coordinator.session import Stage, local_slots, start_session
+from vernier.service.coordinator.session import Keeper, Stage, local_slots, start_session
 from vernier.service.coordinator.snapshots import Snapshots
 from vernier.service.coordinator.streaming_query import Query
 from vernier.service.coordinator.topics import LASTING, TopicReplaced
@@ -111,6 +111,7 @@ class Driver:
         # If the JVM was launched earlier, use its folder for temporary files.
         self._scratch = gateway.scratch if gateway is not None else Path(tempfile.mkdtemp(prefix="d-"))
         self._spark: SparkSession | None = None
+        self._keeper: Keeper | None = None
         self._running: Query | None = None
         self._session = ThreadPoolExecutor(1, "session").submit(self._start_session, gateway)
         directory = StateDirectory(settings.state.place)
@@ -173,6 +174,9 @@ class Driver:
             refused=self._refused,
             between=lambda: self._snapshots.step(),
             missing=lambda: "Spark is starting" if self._executors is None else self._executors.missing(),
+            # Only Spark knows whether what is left before a drain's end are messages or marks of transactions.
+            alone=lambda: not self._controller.draining,
+            keep=self._keep,
         )
         self._spans = Spans.of(settings.otel, app.name)
         self._runner = Runner(
@@ -206,6 +210,7 @@ class Driver:
             raise self._stopped(error) from error
         self._first.passed("offsets")
         spark = self._session.result()
+        self._keeper = Keeper(spark)
         if self._stood_by and self._executors is not None:
             self._executors.expect()
         self._first.passed("spark")
@@ -285,6 +290,11 @@ class Driver:
         if self._executors is not None:
             self._executors.workers = self.settings.workers
         self._runner.attach(Stage(spark, self._job(), self.settings.workers))
+
+    def _keep(self) -> None:
+        """Have Spark keep the processes of the workers."""
+        if self._keeper is not None:
+            self._keeper.keep()
 
     def _query(self, spark: SparkSession) -> None:
         """Run one query from the newest manifest until it fails, the service stops, or something requires another

@@ -48,11 +48,11 @@ MISSING_SECONDS = 1.5
 """Workers that have not begun their tasks for this long are reported."""
 FIRST_SECONDS = 10.0
 """The same for the first epoch, which waits for Python and the kernels."""
-LINGER_SECONDS, WAIT_SECONDS = 15.0, 0.1
-"""How long epochs are made of messages that come after a micro-batch, and how long each of them waits for the first."""
-STAGE_SECONDS = 45.0
-"""How long epochs go without a job of Spark's until the next one has one: Spark ends Python processes that have had no
-task for a minute."""
+WAIT_SECONDS = 0.1
+"""How long an epoch of messages that come after a micro-batch waits for the first of them."""
+KEEP_SECONDS, STAGE_SECONDS = 30.0, 45.0
+"""Spark ends Python processes if none of them has had a task for a minute. Between epochs that need no job of Spark's,
+they get one after so many seconds; if they did not, the next epoch after the second number has a job."""
 REPORT_SECONDS = 5.0
 """Seconds that a worker's last report may take to arrive here after the stage has ended."""
 
@@ -71,6 +71,10 @@ def _never(*_: object) -> bool:
     return False
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Hooks:
     """What a runner calls.
@@ -81,7 +85,9 @@ class Hooks:
     attempt has failed. switched: after the first epoch of the programs that the service has changed to. refused: when
     the service cannot change to them, with the reason; returns whether it goes on with those that it runs. between:
     after each epoch of a micro-batch; it may make an epoch with `beside`, and returns whether the next micro-batch
-    should follow at once. missing: what Spark lacks for the tasks of an attempt that have not begun, in words.
+    should follow at once. missing: what Spark lacks for the tasks of an attempt that have not begun, in words. alone:
+    whether epochs may be made of messages that Spark has not heard of yet. keep: have Spark keep the processes of the
+    workers; raises SparkFailed.
     """
 
     took: Callable[[int, float], None] = _nothing
@@ -91,6 +97,8 @@ class Hooks:
     refused: Callable[[str], bool] = _never
     between: Callable[[], bool] = _never
     missing: Callable[[], str] = str
+    alone: Callable[[], bool] = _always
+    keep: Callable[[], None] = _nothing
 
 
 class Runner:
@@ -187,17 +195,17 @@ class Runner:
         self.rendezvous.close()
 
     def __call__(self, frame: DataFrame, _batch: int) -> None:
-        """Make an epoch of a micro-batch, and more of the messages that come soon after it: Spark takes longer to make
-        a micro-batch than workers take for an epoch of few messages."""
-        small, until = self._small, time.monotonic() + LINGER_SECONDS
+        """Make an epoch of a micro-batch, and more of the messages that come after it, as long as they are few: Spark
+        takes longer to make a micro-batch than workers take for such an epoch."""
+        small = self._small
         if small is not None:
             small.look()
         self._round(frame, small)
-        while small is not None and small is self._small and self._hands_out() and time.monotonic() < until:
+        while small is not None and small is self._small and self._hands_out() and self._hooks.alone():
             if self._stopping or self._waiting:
                 return
             rows = small.more(self.rendezvous.workers, WAIT_SECONDS)
-            if rows is None or (rows and not self._round(None, small, rows)):
+            if rows is None or (rows and not self._round(None, small, rows)) or not self._keep():
                 return
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -319,6 +327,18 @@ class Runner:
         this stage before: tasks bring the programs."""
         stage, at = self._staged
         return stage is not None and stage is self._stage and time.monotonic() - at < STAGE_SECONDS
+
+    def _keep(self) -> bool:
+        """Have Spark keep the processes of the workers, if it is time; returns whether it does."""
+        stage, at = self._staged
+        if time.monotonic() - at >= KEEP_SECONDS:
+            try:
+                self._hooks.keep()
+            except SparkFailed as error:
+                _log.debug("the next epoch has a job: %s", error)
+                return False
+            self._staged = stage, time.monotonic()
+        return True
 
     def _leave(self, small: SmallBatches | None) -> None:
         """Leave what was read, and has not become an epoch, to Spark: its tasks try it next."""

@@ -32,7 +32,7 @@ from pyspark.util import PythonEvalType
 
 from vernier.service.cluster import template
 from vernier.service.cluster.process import Job
-from vernier.service.cluster.worker import ATTEMPT, load, task
+from vernier.service.cluster.worker import ATTEMPT, load, nothing, task
 from vernier.service.config.settings import Settings
 from vernier.service.errors import SparkFailed
 from vernier.service.ingest.config import IngestionConfig
@@ -320,6 +320,29 @@ class _Planned:
     columns: Any
     name: Any
     about: tuple[Any, Any, Any]
+
+
+class Keeper:
+    """Has Spark keep its Python processes on this host, which it ends if none of them has had a task for a minute."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tasks: Any = None
+
+    def keep(self) -> None:
+        """Run a task that does nothing, in one of the processes: some 20 ms. Raises SparkFailed."""
+        try:
+            if self._tasks is None:
+                # The same kind of function as that of an epoch: others get processes of their own.
+                udf: Any = pandas_udf(  # type: ignore[call-overload]
+                    nothing, returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+                )
+                frame: Any = self._spark.range(0, 1, 1, 1)._jdf
+                plan = frame.mapInArrow(udf(col("id"))._jc, False, None).queryExecution().executedPlan()
+                self._tasks = plan.execute().toJavaRDD()
+            self._tasks.countAsync().get()
+        except Py4JError as error:
+            raise SparkFailed(problem=cause_of(error)) from error
 
 
 class LoadStage:

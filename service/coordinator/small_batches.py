@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
@@ -34,7 +34,7 @@ LARGEST_BYTES = 16 << 20
 """Messages with more bytes than this, together, are left to Spark."""
 FETCH_BYTES = 4 << 20
 """What a request to the brokers asks of a partition at most."""
-AHEAD, AHEAD_BYTES = 10_000, 256 << 20
+AHEAD, AHEAD_BYTES = 50_000, 256 << 20
 """Messages, and their bytes, that may be processed before Spark has made a micro-batch of them."""
 DECODING_SECONDS, PREFETCH_SECONDS = 0.05, 0.02
 """How long workers have a beginning epoch to themselves (they decode, and wait for the last of them), and after that
@@ -222,11 +222,11 @@ class SmallBatches:
             behind = self._behind(consumer)
             every = sum(behind.values())
             shares = {part: max(most * count // max(every, 1), min(count, 1)) for part, count in behind.items()}
-            enough = [part for part, share in shares.items() if share <= len(self._left[part])]
+            enough = all(share <= len(self._left[part]) for part, share in shares.items())
             seconds = left()
-            if every < most or len(enough) == len(shares) or seconds <= 0 or self._full:
+            if every < most or enough or seconds <= 0 or self._full:
                 return shares
-            self._poll(consumer, seconds, enough)
+            self._poll(consumer, seconds)
 
     def _stops(self, consumer: KafkaConsumer, shares: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offset of each partition before which an epoch ends that has its share of messages, or all that have come
@@ -268,13 +268,10 @@ class SmallBatches:
         """Whether so much has come that no more should be read before it is taken."""
         return sum(map(size_of, self._left.values())) > 2 * LARGEST_BYTES
 
-    def _poll(self, consumer: KafkaConsumer, seconds: float, enough: Collection[TopicPartition] = ()) -> None:
-        """Wait for messages. enough: the partitions of which no more are wanted yet."""
-        consumer.pause(*enough)
-        try:
-            found = consumer.poll(timeout_ms=int(1000 * seconds) + 1)
-        finally:
-            consumer.resume(*enough)
+    def _poll(self, consumer: KafkaConsumer, seconds: float) -> None:
+        """Wait for messages, also of partitions of which enough have come: pausing these is no way, because the client
+        may keep what has come of a partition that was paused until some other one has messages (kafka-python 3.0)."""
+        found = consumer.poll(timeout_ms=int(1000 * seconds) + 1)
         for part, records in found.items():
             self._left[part] += records
         if found:

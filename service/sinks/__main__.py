@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
+from vernier.service.codec.lazy_pandas import defer_pandas
 from vernier.service.config.settings import load
 from vernier.service.errors import PublisherFenced
 from vernier.service.observability import logs
@@ -20,6 +21,7 @@ from vernier.storage.state.state import StateDirectory
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Publish until asked to stop. Returns the exit status, with one line on stderr if it is not 0."""
+    defer_pandas()
     parser = argparse.ArgumentParser(prog="python -m vernier.service.sinks", description=__doc__)
     parser.add_argument("--config", metavar="FILE")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")

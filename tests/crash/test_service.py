@@ -46,7 +46,6 @@ def _slow_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let merges of small batches take several epochs, and be written beside these, as large ones are; collect
     often."""
     # The wall clock decides nothing.
-    monkeypatch.setattr(runner, "LINGER_SECONDS", 1e9)
     monkeypatch.setattr(runner, "STAGE_SECONDS", 1e9)
     monkeypatch.setattr(trace_module, "LEAST", 3)
     monkeypatch.setattr(trace_module, "SMALL", 1)

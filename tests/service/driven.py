@@ -44,6 +44,7 @@ class Service:
         self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all", max_request_size=32 << 20)
         self.totals: Counter[int] = Counter()
         self.time = 1_000
+        self.module = "vernier.service.coordinator.driver"
         self.process: subprocess.Popen[bytes] | None = None
         self.reader = Reader(folder / "state")
 
@@ -61,7 +62,7 @@ class Service:
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                command("vernier.service.coordinator.driver", flags),
+                command(self.module, flags),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

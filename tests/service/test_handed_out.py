@@ -45,6 +45,26 @@ def test_small_epochs_have_no_job_of_sparks(service: Service) -> None:
     assert service.stop() == 0
 
 
+def test_tasks_that_do_nothing_keep_the_processes(service: Service) -> None:
+    service.module = "tests.service.keeping_driver"
+    service.start(log__format="json")
+    service.final(service.send((1, 10)))
+    while handed_out(service) == 0:
+        service.final(service.send((2, 1)))
+    workers, before, kept = service.workers(), len(epochs(service)), 0
+    for at in range(20):
+        service.final(service.send((at % 3, at), partition=at % 2))
+        kept += 1
+        service.wait(lambda kept=kept: (service.folder / "log").read_text("utf-8").count("kept") >= kept)
+    assert service.workers() == workers
+    assert all(one["ms"]["open"] == 0 for one in epochs(service)[before:])  # all follow one micro-batch
+    # Without its task Spark makes the next epoch.
+    workers[0].send_signal(signal.SIGKILL)
+    for at in range(5):
+        service.final(service.send((4, at)))
+    assert service.stop() == 0
+
+
 def test_workers_may_die_at_any_time(service: Service) -> None:
     service.start(log__format="json")
     service.final(service.send((1, 10)))
