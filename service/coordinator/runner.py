@@ -52,7 +52,7 @@ WAIT_SECONDS = 0.1
 """How long an epoch of messages that come after a micro-batch waits for the first of them."""
 KEEP_SECONDS, STAGE_SECONDS = 30.0, 45.0
 """Spark ends Python processes if none of them has had a task for a minute. Between epochs that need no job of Spark's,
-they get one after so many seconds; if they did not, the next epoch after the second number has a job."""
+they get one after the first number of seconds; if they did not, the next epoch after the second number has a job."""
 REPORT_SECONDS = 5.0
 """Seconds that a worker's last report may take to arrive here after the stage has ended."""
 

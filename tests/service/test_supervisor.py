@@ -29,6 +29,17 @@ print('sleeper: here', flush=True)
 pathlib.Path(sys.argv[1]).touch()
 time.sleep(600)
 """
+HOARDER = """
+import gc, time
+print("enabled" if gc.isenabled() else "disabled", flush=True)
+while not gc.isenabled():
+    time.sleep(0.01)
+print("enabled", "frozen" if gc.get_freeze_count() > 1000 else "free", flush=True)
+before, kept = gc.get_freeze_count(), [[] for _ in range(1000)]
+while gc.get_freeze_count() < before + 1000:
+    time.sleep(0.01)
+print("frozen", flush=True)
+"""
 PARENT = """
 import subprocess, sys, time
 print(subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE).pid, flush=True)
@@ -292,6 +303,16 @@ def test_a_program_that_is_being_checked_does_not_hold_up_a_stop(tmp_path: Path,
 
 def test_a_parent_that_is_killed_is_no_reason_to_wait_longer_than_for_one_that_stops() -> None:
     assert PATIENCE_SECONDS < STOP_SECONDS
+
+
+def test_a_full_garbage_collection_leaves_out_what_a_process_has(modules: Path) -> None:
+    (modules / "hoarder.py").write_text(HOARDER, "utf-8")
+    watch = "from vernier.service.supervision import parent_watch as one; one.FREEZE_SECONDS = 0.5; one.main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", watch, "hoarder"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.read().split() == [b"disabled", b"enabled", b"frozen", b"frozen"]
 
 
 @pytest.mark.parametrize("module", ["sleeper", "stubborn"])
