@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -245,12 +245,9 @@ class Stage:
         self._context = spark.sparkContext
         self._workers = workers
         call = partial(task, work) if isinstance(work, Job) else work
-        udf: Any = pandas_udf(  # type: ignore[call-overload]
-            call, returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-        )
         # Columns are given by name and not from a DataFrame: one expression, pickled once, then fits the frames of all
         # epochs.
-        self._expression = udf(*[col(name) for name in COLUMNS])._jc
+        self._expression = _expression(call, COLUMNS)
         jvm: Any = spark._jvm
         self._scan = jvm.org.apache.spark.sql.execution.RDDScanExec
         self._planned: _Planned | None = None
@@ -333,12 +330,8 @@ class Keeper:
         """Run a task that does nothing, in one of the processes: some 20 ms. Raises SparkFailed."""
         try:
             if self._tasks is None:
-                # The same kind of function as that of an epoch: others get processes of their own.
-                udf: Any = pandas_udf(  # type: ignore[call-overload]
-                    nothing, returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-                )
                 frame: Any = self._spark.range(0, 1, 1, 1)._jdf
-                plan = frame.mapInArrow(udf(col("id"))._jc, False, None).queryExecution().executedPlan()
+                plan = frame.mapInArrow(_expression(nothing, ["id"]), False, None).queryExecution().executedPlan()
                 self._tasks = plan.execute().toJavaRDD()
             self._tasks.countAsync().get()
         except Py4JError as error:
@@ -356,10 +349,7 @@ class LoadStage:
     def __init__(self, spark: SparkSession, job: Job, workers: int, names: Sequence[str]) -> None:
         self.take: list[int] = []
         self._context, self._workers = spark.sparkContext, workers
-        udf: Any = pandas_udf(  # type: ignore[call-overload]
-            partial(load, job), returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-        )
-        self._expression = udf(*[col(name) for name in names])._jc
+        self._expression = _expression(partial(load, job), names)
 
     def run(self, frame: DataFrame, attempt: str) -> bool:
         """Run the attempt's tasks to their end. frame: it has at least `workers` partitions. Raises SparkFailed."""
@@ -379,6 +369,15 @@ class LoadStage:
     def cancel(self) -> None:
         """Kill the running tasks, whatever they are doing."""
         self._context.cancelAllJobs()
+
+
+def _expression(call: Callable[..., Any], names: Iterable[str]) -> Any:
+    """A task's function, applied to columns, as Spark's object. All are of one kind: each kind has Python processes of
+    its own."""
+    udf: Any = pandas_udf(  # type: ignore[call-overload]
+        call, returnType="none int", functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    return udf(*[col(name) for name in names])._jc
 
 
 def _let_tasks_end(context: SparkContext) -> None:

@@ -126,7 +126,7 @@ class SmallBatches:
                 consumer, most, lambda: 0.0 if ended.is_set() else min(PREFETCH_SECONDS, self._patience())
             )
             full = sum(self._behind(consumer).values()) >= most
-            if full and all(share <= len(self._left[part]) for part, share in shares.items()) and not ended.is_set():
+            if full and self._has(shares) and not ended.is_set():
                 ends = self._stops(consumer, shares)
                 own, _, taken = self._chosen(workers, ends)
                 self._ready = _Ready(most, workers, dict(self._taken), taken, _streams(own))
@@ -222,11 +222,14 @@ class SmallBatches:
             behind = self._behind(consumer)
             every = sum(behind.values())
             shares = {part: max(most * count // max(every, 1), min(count, 1)) for part, count in behind.items()}
-            enough = all(share <= len(self._left[part]) for part, share in shares.items())
             seconds = left()
-            if every < most or enough or seconds <= 0 or self._full:
+            if every < most or self._has(shares) or seconds <= 0 or self._full:
                 return shares
             self._poll(consumer, seconds)
+
+    def _has(self, shares: Mapping[TopicPartition, int]) -> bool:
+        """Whether that many messages of each partition have come."""
+        return all(share <= len(self._left[part]) for part, share in shares.items())
 
     def _stops(self, consumer: KafkaConsumer, shares: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offset of each partition before which an epoch ends that has its share of messages, or all that have come

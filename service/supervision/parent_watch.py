@@ -7,8 +7,8 @@ then sends SIGTERM to the module, and kills it if it does not stop.
 
 The watch also exempts from Python's full garbage collections what the module has loaded: a collection looks at every
 object, and a driver, which has 200,000 of them, would stop for 0.1 s each few hundred epochs. What a process loads when
-it is first used, a while after its start, is exempt some time later: the intervals double. What is garbage at one of
-these moments is never freed, which is little, and happens few times.
+it is first used, a while after its start, is exempt some time later: the intervals double. Cycles that are garbage at
+one of these moments are never freed, which is little, and happens few times.
 """
 
 from __future__ import annotations
