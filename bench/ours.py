@@ -71,9 +71,9 @@ class Runner:
 
     def _epoch(self, lower: int, upper: int, inputs: dict[str, Updates]) -> tuple[int, int]:
         """Nanoseconds by the clock and of CPU that an epoch took."""
-        began, before = time.perf_counter_ns(), self._cpu()
+        before, began = self._cpu(), time.perf_counter_ns()
         changes = self.engine.run_epoch(lower, upper, inputs)["answer"]
-        cpu, wall = self._cpu() - before, time.perf_counter_ns() - began
+        wall, cpu = time.perf_counter_ns() - began, self._cpu() - before
         self.changes.append(changes.data)
         if len(changes) > LARGE:
             self._sum()  # or else each large epoch would take memory anew that a service has freed by then

@@ -41,7 +41,7 @@ from vernier.operators.kernels import (
     tops,
 )
 from vernier.operators.kernels.lanes import ABORTED, PEER, REFUSED
-from vernier.operators.kernels.runs import ANSWER_WORDS, PARTS_FULL, ROUNDS, SLOT_WORDS, STAT_WORDS
+from vernier.operators.kernels.runs import ANSWER_WORDS, LOOP_ROUNDS, PARTS_FULL, ROUNDS, SLOT_WORDS, STAT_WORDS
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.exchange import Exchange
 from vernier.operators.runtime.lanes import Lanes
@@ -113,7 +113,8 @@ def _callees(more: Iterable[int]) -> dict[int, int]:
 
 class Interpreter:
     """Runs slices of one worker's plan. `stats`: what is counted for each operator (kernels/runs.py). gathers: whether
-    worker 0 has the outputs of all workers."""
+    worker 0 has the outputs of all workers. refused: whether the newest slice did not run because a worker was not
+    willing or able to begin; the same on all."""
 
     def __init__(
         self,
@@ -146,12 +147,14 @@ class Interpreter:
         self._noted, self._kept = np.zeros(ROUNDS, np.int64), np.zeros(_KEPT, np.int64)
         self._parts = np.zeros((_PARTS, SLOT_WORDS), np.int64)
         self._steps, self._pause, self._paused, self._slices = _STEPS, 0, 0, 0
+        self.refused = False
         self._answers, self._nothing = np.zeros(ANSWER_WORDS, np.int64), np.empty((0, 1), np.int64)
         self._run = np.zeros(runs.RUN_WORDS, np.int64)
         # Reading and writing single words is faster than through numpy.
         run: Any = self._run
         outs: Any = self._outs.reshape(-1)
-        self._words, self._slots = memoryview(run), memoryview(outs)
+        stats: Any = self.stats.reshape(-1)
+        self._words, self._slots, self._counts = memoryview(run), memoryview(outs), memoryview(stats)
         for place, value in _callees(program.calls).items():
             self._run[place] = value
         for place, array in (
@@ -193,9 +196,11 @@ class Interpreter:
             return None
         return Interpreter(plan, program, traces, exchange.lanes, operators, gathers)
 
-    def run(self, lower: int, upper: int, given: Mapping[str, Ints], taken: int) -> bool:
-        """Run and close the slice [lower, upper) of these updates by source, `taken` in all. Returns whether it has
-        run; `outputs` and `tend` follow then. Several workers must all call it, and all get the same answer."""
+    def run(self, lower: int, upper: int, given: Mapping[str, Ints], taken: int, *, willing: bool = True) -> bool:
+        """Run and close the slice [lower, upper) of these updates by source, `taken` in all, if all workers are
+        willing. Returns whether it has run; `outputs` and `tend` follow then. Several workers must all call it, and all
+        get the same answer."""
+        self.refused = False
         if self.lanes is not None and not self.lanes.agreed:
             return False
         if self._paused:
@@ -208,8 +213,8 @@ class Interpreter:
         words[runs.TIMED] = 1 if taken >= _MANY else 0 if self._slices % _TIMED else _TIMED
         words[runs.LOWER], words[runs.UPPER] = lower, upper
         while True:
-            able = True
-            if not traces.lent or words[runs.ROOM] < self._steps:
+            able = willing
+            if able and (not traces.lent or words[runs.ROOM] < self._steps):
                 words[runs.ROOM] = 0
                 able = self._steps <= _MOST_ROOM >= len(self._parts) and traces.lend(self._steps)
                 if not able and self.lanes is None:
@@ -234,6 +239,7 @@ class Interpreter:
                 self._called.fail()
             statuses = {status} if self.lanes is None else self.lanes.statuses(status)
             if REFUSED in statuses:
+                self.refused = True
                 return False
             if not statuses <= {FULL, PARTS_FULL, PEER}:
                 self._pause = self._paused = min(2 * self._pause + 1, _MOST_PAUSE)
@@ -271,6 +277,10 @@ class Interpreter:
                 slots[at + runs.ROWS], first = 0, slots[at + runs.FIRST]
                 found[name] = self._answers[first : first + count * width].reshape(count, width).copy()
         return found
+
+    def rounds(self, loop: int) -> int:
+        """The number of rounds that the loop with this number in the plan had here, since `stats` was cleared."""
+        return self._counts[self.program.places[loop] * STAT_WORDS + LOOP_ROUNDS]
 
     def tend(self) -> None:
         """Let the traces that need it go on merging. Raises DiffOverflow."""

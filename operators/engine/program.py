@@ -67,7 +67,9 @@ class Program:
     by number, each with its operator; places: the row of each operator;
     sources: rows by name; views: rows by name, and how many words their updates have; buckets: how many there are;
     together: whether it can also run on several workers; gathers: whether one of them can then have the rows of all
-    views: it cannot if there are texts among them, because the contents of long ones would have to travel."""
+    views: it cannot if there are texts among them, because the contents of long ones would have to travel; parted: the
+    sources whose updates all travel to the owners of their keys before anything is computed from them, so that it makes
+    no difference which worker has them."""
 
     code: Ints
     pool: Ints
@@ -80,6 +82,7 @@ class Program:
     called: list[tuple[int, Stage]]
     together: bool
     gathers: bool
+    parted: frozenset[str]
     sources: dict[str, int] = field(default_factory=dict)
     views: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -127,7 +130,8 @@ class _Writer:
         root = len(self.plan.scopes[0].ops)
         more = self.indexes, self.calls, self.called
         gathers = not any(view.schema.text_words for view in self.plan.views.values())
-        program = Program(rows, pool, root, self.traces, self.places, self.buckets, *more, together, gathers)
+        parted = frozenset(op.source for op in self.order if isinstance(op, InputOp) and self.parts(op))
+        program = Program(rows, pool, root, self.traces, self.places, self.buckets, *more, together, gathers, parted)
         for op in self.order:
             if isinstance(op, ConstantOp):
                 program.sources[f"constant {op.id}"] = self.places[op.id]
@@ -136,6 +140,12 @@ class _Writer:
             elif isinstance(op, ViewOp):
                 program.views[op.view] = self.places[op.id], len(self.plan.views[op.view].words) + 2
         return program
+
+    def parts(self, op: InputOp) -> bool:
+        """Whether all who read a source part its updates by owner, in kernels: contents of long texts do not travel
+        there."""
+        readers = [one for one in self.order if op.id in one.inputs]
+        return not self.plan.sources[op.source].text_words and all(getattr(one, "exchange", False) for one in readers)
 
     def put(self, *parts: Iterable[int]) -> int:
         """Add constants; where they begin."""
@@ -223,7 +233,7 @@ class _Writer:
         words = self.plan.views[op.view].words
         at, size = self.put(words, (op.width, op.width + 1)), len(words) + 2
         return {
-            layout.ROUTE: self.route(op, None, tuple(range(op.width)), 0, op.width, ()),
+            layout.ROUTE: self.route(op, None, words, 0, op.width, ()),
             layout.KIND: layout.VIEW,
             layout.A: at,
             layout.SIZE: size,

@@ -18,7 +18,6 @@ import numpy as np
 
 from vernier.operators.engine.interpreter import MOST, Interpreter
 from vernier.operators.failures import DelayedCycleDidNotSettle, EpochTooLarge, VisitLeft
-from vernier.operators.kernels.runs import LOOP_ROUNDS
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.physical import (
     arrange,
@@ -223,8 +222,8 @@ class Worker:
         `upper`.
 
         Every worker must call it with the same interval and total. Answers do not depend on how updates are spread over
-        workers. total: how many updates all workers have together, if the caller knows: few are one slice, on which
-        the workers need not agree.
+        workers. total: how many updates all workers have together, if the caller knows: if they are few, workers need
+        not agree on slices.
         """
         started = time.perf_counter()
         if self._long_texts:
@@ -236,7 +235,8 @@ class Worker:
         if small is not None and self._interpret(lower, upper, *small):
             result.slices = 1
         else:
-            self._run_slices(lower, upper, inputs, result, interprets=small is None)
+            interprets = small is None or (self.interpreter is not None and self.interpreter.refused)
+            self._run_slices(lower, upper, inputs, result, interprets=interprets)
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
@@ -252,20 +252,18 @@ class Worker:
         result.seconds = time.perf_counter() - started
         return result
 
-    def _small(self, inputs: Mapping[str, Updates], total: int | None) -> tuple[dict[str, Ints], int] | None:
-        """This worker's updates by source, and how many they are, if all workers' are one slice for the interpreter,
-        which needs no order of times."""
+    def _small(self, inputs: Mapping[str, Updates], total: int | None) -> tuple[dict[str, Ints], int, bool] | None:
+        """This worker's updates by source, how many each worker has on average, and whether they should be one slice,
+        if the interpreter could run them as one, for which it needs no order of times. Several workers have such an
+        epoch alike, but not the same pace: it is one slice if all of them find it short enough."""
         if self.interpreter is None or self.state.upper == MIN_TIME:
             return None
         given = {name: updates.data for name, updates in inputs.items() if len(updates.data)}
-        taken = sum(map(len, given.values()))
-        if self.exchange.workers == 1:
-            small = 0 < taken <= min(MOST, self.pace.updates)
-        else:
-            # All must decide alike: no slice is shorter than the grain, and they agree on where to cut a longer epoch.
-            small = total is not None and 0 < total <= self.pace.grain
-        self.pace.share = 0
-        return (given, taken) if small else None
+        workers = self.exchange.workers
+        taken = sum(map(len, given.values())) if workers == 1 else -(-(total or 0) // workers)
+        self.pace.share = 0 if workers == 1 else taken
+        short = taken <= self.pace.updates
+        return (given, taken, short) if 0 < taken <= MOST and (short or workers > 1) else None
 
     def _run_slices(
         self, lower: int, upper: int, inputs: Mapping[str, Updates], result: EpochResult, *, interprets: bool
@@ -424,17 +422,17 @@ class Worker:
         """The number of rounds of a loop since this worker was made."""
         if self.interpreter is None:
             return loop.rounds
-        place = self.interpreter.program.places[loop.op.id]
-        return loop.rounds + int(self.interpreter.stats[place, LOOP_ROUNDS])
+        return loop.rounds + self.interpreter.rounds(loop.op.id)
 
     def _waiting(self) -> dict[str, Ints]:
         """The updates that inputs will emit in this slice."""
         return {name: one.waiting for name, one in self.inputs.items() if one.waiting is not None}
 
-    def _interpret(self, start: int, stop: int, given: Mapping[str, Ints], taken: int) -> bool:
-        """Run a small slice of these updates, `taken` in all, by the interpreter. Returns whether it has."""
+    def _interpret(self, start: int, stop: int, given: Mapping[str, Ints], taken: int, willing: bool = True) -> bool:
+        """Run a small slice of these updates, `taken` in all, by the interpreter, if all workers are willing. Returns
+        whether it has."""
         interpreter = self.interpreter
-        if interpreter is None or not interpreter.run(start, stop, given, taken):
+        if interpreter is None or not interpreter.run(start, stop, given, taken, willing=willing):
             return False
         for name, rows in interpreter.outputs().items():
             self.views[name].add(rows)

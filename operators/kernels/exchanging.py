@@ -23,18 +23,20 @@ from vernier.operators.kernels.runs import (
     rows_of,
     slot,
 )
-from vernier.storage.kernels.cells import cell, put, put_word, word
-from vernier.storage.kernels.held import drop, hold, matrix, store
+from vernier.storage.kernels.cells import cell, put_word, word
+from vernier.storage.kernels.hashing import hash_row, mix, owner
+from vernier.storage.kernels.held import drop, hold, matrix, owned, store
 from vernier.storage.kernels.inlining import borrowing
-from vernier.storage.kernels.placing import find_owners
 from vernier.storage.kernels.pointers import copy_bytes, load
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.texts import H0
 
-ROUTE_WORDS, TO_ONE = 3, -1
+ROUTE_WORDS, TO_ONE, LINE = 3, -1, 8
 """The sizes at the beginning of a route: of the words that place a row (TO_ONE if all rows go to worker 0), of the
 columns that are sent, and of the columns at which a text begins. These columns of the sender's updates follow, and
-then, where rows are sent as key and val, the columns of key and val as they are sent."""
+then, where rows are sent as key and val, the columns of key and val as they are sent. LINE: how many words are copied
+at once.
+"""
 
 
 @borrowing
@@ -50,23 +52,37 @@ def route_of(run, op):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _part_rows(rows, first, columns, owners, place, out):  # type: ignore[no-untyped-def]
-    """Copy columns of all rows to `out`, by owner, this worker's own rows, too: to branch by owner would be to guess
-    wrong at every other row. place: where the rows of each owner begin; changed."""
-    c = columns.shape[0]
-    begin, together = first + word(columns, 0), True
+def _part_rows(rows, first, columns, placing, workers, places):  # type: ignore[no-untyped-def]
+    """Copy columns of all rows to the addresses `places`, one for each worker, by the owner of the words in the columns
+    `placing`; advances the addresses. This worker's own rows are copied, too: to branch by owner would be to guess
+    wrong at every other row. Behind the last row of each owner there has to be room for LINE words, which may be
+    overwritten."""
+    (n, width), c = rows.shape, columns.shape[0]
+    begin, together = first + word(columns, 0), c <= LINE
     for j in range(1, c):
         together = together and first + word(columns, j) == begin + j
-    for i in range(rows.shape[0]):
-        to = word(owners, i)
-        at = word(place, to)
-        put_word(place, to, at + 1)
-        if together:  # columns need not be looked up
-            for j in range(c):
-                put(out, at, j, cell(rows, i, begin + j))
+    # Adjacent columns are copied as a line, as long as that does not read beyond the last row.
+    lines = max(0, (n * width - begin - LINE + width) // max(width, 1)) if together else 0
+    source, one = rows.ctypes.data + 8 * begin, word(placing, 0) if placing.shape[0] == 1 else -1
+    for i in range(n):
+        to = owner(mix(cell(rows, i, one)) if one >= 0 else hash_row(rows, i, placing), workers)
+        place = word(places, to)
+        put_word(places, to, place + 8 * c)
+        if i < lines:
+            copy_bytes(place, source + 8 * width * i, 8 * LINE)
         else:
             for j in range(c):
-                put(out, at, j, cell(rows, i, first + word(columns, j)))
+                store(place, j, cell(rows, i, first + word(columns, j)))
+
+
+@borrowing
+def _tells(rows, at, placing, workers, mine):  # type: ignore[no-untyped-def]
+    """Whether a row of another worker has a long text at column `at`: its content would have to travel, too."""
+    for i in range(rows.shape[0]):
+        long = cell(rows, i, at + H0) != 0 or cell(rows, i, at + H0 + 1) != 0
+        if long and owner(hash_row(rows, i, placing), workers) != mine:
+            return True
+    return False
 
 
 @njit(cache=True)
@@ -80,46 +96,41 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     workers, mine = load(run, WORKERS), load(run, INDEX)
     n, first = emitted(run, source), slot(outs_of(run), source, FIRST)
     rows = rows_of(run, source) if n > 0 else matrix(0, 0, 0)
-    owners, placing = np.zeros(n, np.int64), np.empty(k, np.int64)
-    counts, begins = np.zeros(workers, np.int64), np.empty(workers, np.int64)
+    placing, places = np.empty(k, np.int64), np.empty(workers, np.int64)
     for j in range(k):
         put_word(placing, j, first + word(key, j))
-    if word(sizes, 0) != TO_ONE:
-        find_owners(rows, placing, workers, owners)
-    for i in range(n):
-        to = word(owners, i)
-        put_word(counts, to, word(counts, to) + 1)
-    own, begin = word(counts, mine), 0
-    for to in range(workers):
-        put_word(begins, to, begin)
-        begin += 0 if to == mine else word(counts, to)
-    put_word(begins, mine, begin)
+    # If all rows go to worker 0, it owns them as if it were the only one.
+    owners, others = (1, min(mine, 1)) if word(sizes, 0) == TO_ONE else (workers, workers - 1)
     for text in range(t):
-        at = first + word(texts, text) + H0
-        for i in range(n):
-            if word(owners, i) != mine and (cell(rows, i, at) != 0 or cell(rows, i, at + 1) != 0):
-                return rows, NOT_HERE  # its content would have to travel, too
-    # What is sent, then this worker's own rows, then room for those that come: often as many as are sent.
-    out = np.empty((2 * n, c), np.int64)
-    _part_rows(rows, first, columns, owners, begins.copy(), out)
-    sent = hold(out)  # until it is delivered
+        if _tells(rows, first + word(texts, text), placing, owners, mine):
+            return rows, NOT_HERE
+    # This worker's own rows, and room for those that come: often as many as are sent. Then what is sent: no worker gets
+    # more than all rows, and memory that is not touched costs nothing.
+    out = np.empty(2 * n * c + LINE + others * (n * c + LINE), np.int64)
+    sent, begin = hold(out), out.ctypes.data  # until it is delivered
+    there = begin + 8 * (2 * n * c + LINE)
+    for to in range(workers):
+        put_word(places, to, begin if to == mine else there + 8 * (n * c + LINE) * (to - (1 if to > mine else 0)))
+    _part_rows(rows, first, columns, placing, owners, places)
+    own = (word(places, mine) - begin) // (8 * c)
     for to in range(workers):
         if to != mine:
-            post(run, to, out.ctypes.data + 8 * c * word(begins, to), c * word(counts, to))
+            at = there + 8 * (n * c + LINE) * (to - (1 if to > mine else 0))
+            post(run, to, at, (word(places, to) - at) // 8)
     status = deliver(run, False)
     if status != 0:
         drop(sent)
-        return out, status
+        return rows, status
     store(run, AGREED, agree(run))
     come = 0
     for peer in range(workers):
         if peer != mine:
             come += wanted(run, peer) // c
     if come <= n:
-        made = out[begin : n + come]
+        made = owned(sent, begin, own + come, c)
     else:
         made = np.empty((own + come, c), np.int64)
-        copy_bytes(made.ctypes.data, out.ctypes.data + 8 * c * begin, 8 * c * own)
+        copy_bytes(made.ctypes.data, begin, 8 * c * own)
     come = own
     for peer in range(workers):
         if peer != mine:
@@ -147,8 +158,8 @@ def exchanged_keyed(run, op, source):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def exchanged_into(run, route, source, spare):  # type: ignore[no-untyped-def]
-    """Exchange the rows of `source` if they travel, and let the slot `spare`, which is empty, have them. Returns (the
-    slot that has the rows, status)."""
+    """Exchange the rows of `source` if they travel, and let the slot `spare`, which is empty, have them, in memory that
+    nothing else reads. Returns (the slot that has the rows, status)."""
     if not travels(run, route):
         return source, 0
     rows, status = exchanged(run, route, source)

@@ -116,9 +116,9 @@ from vernier.operators.kernels.runs import (
 )
 from vernier.storage.kernels.cells import cell, put, word
 from vernier.storage.kernels.closing import close, commit, drop_batch
-from vernier.storage.kernels.held import drop, matrix, store
+from vernier.storage.kernels.held import drop, matrix, owned, store
 from vernier.storage.kernels.inlining import borrowing
-from vernier.storage.kernels.pointers import load
+from vernier.storage.kernels.pointers import copy_bytes, load
 from vernier.storage.kernels.running_traces import (
     ARENA_OWNER,
     ATTENTION,
@@ -145,9 +145,11 @@ def _clock(run):  # type: ignore[no-untyped-def]
 
 @borrowing
 def _show(run, op):  # type: ignore[no-untyped-def]
-    """The step of a view: its rows stay on their workers, or worker 0 gets all. Returns a status."""
+    """The step of a view: its rows stay on their workers, or worker 0 gets all, with words in the order of the view's
+    schema, which the slot's MARK says. Returns a status."""
     route = route_of(run, op) if load(run, GATHERS) != 0 else -1
     source, status = exchanged_into(run, route, of(run, op, INPUT), op)
+    set_slot(outs_of(run), op, MARK, 1 if source == op else 0)
     if source != op and emitted(run, source) > 0:
         pass_on(run, source, op, 0)
     return status
@@ -385,6 +387,9 @@ def _enlarged(run):  # type: ignore[no-untyped-def]
 def _copy_output(run, op, to):  # type: ignore[no-untyped-def]
     """Write the updates that a view has emitted to address `to`, with words in the order of its schema."""
     rows, first = rows_of(run, op), slot(outs_of(run), op, FIRST)
+    if slot(outs_of(run), op, MARK) != 0:
+        copy_bytes(to, rows.ctypes.data, 8 * rows.shape[0] * rows.shape[1])
+        return
     columns = pool_words(run, of(run, op, A), of(run, op, SIZE))
     taken = matrix(to, rows.shape[0], columns.shape[0])
     for i in range(taken.shape[0]):
@@ -458,9 +463,14 @@ def run_slice(words, root, source, rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def take_output(words, op):  # type: ignore[no-untyped-def]
-    """The updates that a view has emitted, with words in the order of its schema."""
+    """The updates that a view has emitted, with words in the order of its schema. Those that have travelled are not
+    copied."""
     run = words.ctypes.data
-    taken = np.empty((emitted(run, op), of(run, op, SIZE)), np.int64)
-    _copy_output(run, op, taken.ctypes.data)
+    outs = outs_of(run)
+    if slot(outs, op, MARK) != 0:
+        taken = owned(slot(outs, op, OWNER), slot(outs, op, AT), emitted(run, op), of(run, op, SIZE))
+    else:
+        taken = np.empty((emitted(run, op), of(run, op, SIZE)), np.int64)
+        _copy_output(run, op, taken.ctypes.data)
     clear(run, op)
     return taken

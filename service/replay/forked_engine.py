@@ -3,11 +3,12 @@ without Spark. `vernier replay` uses it.
 
 *The way of an epoch.* The parent is worker 0: it sends each other worker its part of the input, runs its own, and
 receives their changes. A parent that only waited would be one process more than there are cores, and one more to be
-woken twice an epoch. Rows travel between workers as in the service (service/cluster/exchange/all_to_all.py); so do the
-parts and the changes of a small epoch, as packets in two calls of all workers, because a worker polls for what comes
-that way before it sleeps. An empty packet says that something else comes through the worker's channel (channel.py):
-large parts, long texts, questions, failures. Where kernels have run all slices of the epoch, worker 0 already has all
-changes (`EpochResult.gathered`), and there is no second call.
+woken twice an epoch. The parent keeps all rows of a small epoch if kernels send them to the owners of their keys
+anyway. Rows travel between workers as in the service (service/cluster/exchange/all_to_all.py); so do the parts and the
+changes of a small epoch, as packets in two calls of all workers, because a worker polls for what comes that way before
+it sleeps. An empty packet says that something else comes through the worker's channel (channel.py): large parts, long
+texts, questions, failures. Where kernels have run all slices of the epoch, worker 0 already has all changes
+(`EpochResult.gathered`), and there is no second call.
 *The invariant.* All workers make the same calls: one for the parts, those of the epoch, perhaps one for the changes.
 *A failure in the middle.* While the parent waits for rows, it also watches the channels, so it notices at once that a
 worker has failed or ended; in the next epoch, if it had sent its changes before. Workers end with the parent, however
@@ -32,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from vernier.operators.engine.interpreter import MOST
 from vernier.operators.engine.worker import Worker
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.plan import Plan
@@ -51,6 +53,8 @@ _EXCHANGE_SECONDS = 10 * 365 * 24 * 3600
 """How long a worker may wait for its peers, and for the next epoch; the parent checks whether they are alive."""
 _NOTHING = np.empty((0, 1), np.int64)
 """The empty packet."""
+_NUMBERS = 3
+"""How many numbers a part begins with."""
 
 
 class WorkerLost(InvariantError):
@@ -121,6 +125,8 @@ class ForkedWorkers:
                 self._send(index, peers)
             self._exchange = Exchange(self._mailbox, token, 0, peers, self, _EXCHANGE_SECONDS)
             self._worker = _worker(plan, self._exchange)
+            interpreter = self._worker.interpreter
+            self._parted = frozenset[str]() if interpreter is None else interpreter.program.parted
         except BaseException:
             self.close()
             raise
@@ -128,23 +134,19 @@ class ForkedWorkers:
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
         """The changes of all views, not consolidated across workers. Raises what a worker raised, and WorkerLost."""
         total = sum(map(len, inputs.values()))
-        packets = [_NOTHING]
-        for index in self._children:
-            part, texts = self._part(index, inputs)
-            packet = _packet((lower, upper, total), part, texts, self._plan.sources)
-            if packet is None:
-                # A channel sends whole matrices without pickling them.
-                whole = {
-                    name: Updates(np.ascontiguousarray(one.data), one.width, one.depth) for name, one in part.items()
-                }
-                self._send(index, (lower, upper, total, whole, texts))
-            packets.append(_NOTHING if packet is None else packet)
-        self._exchange.all_to_all(packets)
-        own, gathered = _run(self._worker, lower, upper, total, *self._part(0, inputs))
-        results = [own] if gathered else [own, *(_result(answer, self._plan) for answer in self._gather())]
-        self.heap.detach()
+        if 0 < total <= MOST and all(name in self._parted or not len(one) for name, one in inputs.items()):
+            self._exchange.scatter([np.array([[lower], [upper], [total]])] * self._exchange.workers)
+            part: tuple[Mapping[str, Updates], list[Texts]] = inputs, []
+        else:
+            self._exchange.scatter([_NOTHING, *(self._packed(i, lower, upper, total, inputs) for i in self._children)])
+            part = self._part(0, inputs)
+        result, gathered = _run(self._worker, lower, upper, total, *part)
+        results = [result] if gathered else [result, *(_result(answer, self._plan) for answer in self._gather())]
+        if not self.heap.is_empty:
+            self.heap.detach()
         for _, dictionaries in results:
-            self.heap.attach(dictionaries)
+            if dictionaries:
+                self.heap.attach(dictionaries)
         return {
             name: Updates.concat((changes[name] for changes, _ in results), view.schema.width)
             for name, view in self._plan.views.items()
@@ -154,7 +156,7 @@ class ForkedWorkers:
         """The size in bytes of all batches on all workers."""
         for index in self._children:
             self._send(index, None)
-        self._exchange.all_to_all([_NOTHING] * self._exchange.workers)
+        self._exchange.scatter([_NOTHING] * self._exchange.workers)
         return sum([self._worker.state.nbytes, *self._gather()])
 
     def close(self) -> None:
@@ -192,6 +194,16 @@ class ForkedWorkers:
             if len(updates) > index
         }
         return part, needed(self.heap, part, self._texts)
+
+    def _packed(self, index: int, lower: int, upper: int, total: int, inputs: Mapping[str, Updates]) -> Ints:
+        """A worker's part as a packet; an empty one if it comes through the channel."""
+        part, texts = self._part(index, inputs)
+        packet = _packet((lower, upper, total), part, texts, self._plan.sources)
+        if packet is None:
+            # A channel sends whole matrices without pickling them.
+            whole = {name: Updates(np.ascontiguousarray(one.data), one.width, one.depth) for name, one in part.items()}
+            self._send(index, (lower, upper, total, whole, texts))
+        return _NOTHING if packet is None else packet
 
     def _send(self, index: int, message: Any) -> None:
         try:
@@ -254,7 +266,7 @@ def _serve(plan: Plan, token: str, index: int, channel: Channel, parent_pipe: in
     worker = _worker(plan, exchange)
     nothing = [_NOTHING] * len(peers)
     while True:
-        packet = exchange.all_to_all(nothing)[0]
+        packet = exchange.scatter(None)
         message: _Part | None = channel.receive() if len(packet) == 0 else _unpacked(packet, plan)
         answer: int | _Result
         words, gathered = None, False
@@ -302,8 +314,11 @@ def _opened(packet: Ints, numbers: int, rows: Mapping[str, RowType]) -> tuple[li
 
 
 def _unpacked(packet: Ints, plan: Plan) -> _Part:
-    """A part that came as a packet."""
-    (lower, upper, total), inputs = _opened(packet, 3, plan.sources)
+    """A part that came as a packet; without inputs if it is as short as its numbers."""
+    if len(packet) == _NUMBERS:
+        lower, upper, total = packet[:, 0].tolist()
+        return lower, upper, total, {}, []
+    (lower, upper, total), inputs = _opened(packet, _NUMBERS, plan.sources)
     return lower, upper, total, inputs, []
 
 
@@ -321,13 +336,16 @@ def _worker(plan: Plan, exchange: Exchange) -> Worker:
 
 
 def _run(
-    worker: Worker, lower: int, upper: int, total: int, inputs: dict[str, Updates], dictionaries: list[Texts]
+    worker: Worker, lower: int, upper: int, total: int, inputs: Mapping[str, Updates], dictionaries: list[Texts]
 ) -> tuple[_Result, bool]:
     """Run an epoch: its result, and whether worker 0 has those of all workers."""
     heap = worker.state.heap
-    heap.trim()
-    heap.attach(dictionaries)
+    if dictionaries or not heap.is_empty:
+        heap.trim()
+        heap.attach(dictionaries)
     result = worker.run_epoch(lower, upper, inputs, total)
+    if heap.is_empty:
+        return (result.changes, []), result.gathered
     texts = {name: view.schema.text_words for name, view in worker.plan.views.items()}
     return (result.changes, needed(heap, result.changes, texts)), result.gathered
 

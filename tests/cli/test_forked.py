@@ -9,6 +9,9 @@ import pytest
 
 from tests.cli import graphs
 from tests.cli.command import PATIENCE, ROOT, start, vernier
+from vernier.operators.engine.program import program_of
+from vernier.operators.language.collection.app import load_program
+from vernier.operators.planning.planner import compile_app
 
 WORKERS = 2
 
@@ -136,3 +139,41 @@ def test_small_and_large_epochs_answer_alike_with_any_number_of_workers(
                 answers.add((tmp_path / out).read_bytes())
         assert len(answers) == 1
         assert answers.pop().count(b"\n") > len(lines[:60])
+
+
+PAIRS = """
+import vernier as vn
+from vernier import col, count
+
+class Pair(vn.Schema):
+    left: vn.Int64
+    right: vn.Int64
+
+app = vn.App("pairs")
+pairs = app.source("pairs", Pair)
+app.view("lefts", pairs.group_by("left").agg(n=count()), key="left")
+app.view("rights", pairs.group_by("right").agg(n=count()).group_by("n").agg(m=count()), key="n")
+"""
+FILTERED = PAIRS.replace('app.source("pairs", Pair)', 'app.source("pairs", Pair).filter(col("left") != 3)')
+
+
+@pytest.mark.parametrize(("program", "parted"), [(PAIRS, {"pairs"}), (FILTERED, set())])
+def test_it_is_not_seen_which_worker_reads_the_rows(tmp_path: Path, program: str, parted: set[str]) -> None:
+    # Rows that kernels part before anything else stay with worker 0 in epochs of up to 32,768.
+    (tmp_path / "pairs.py").write_text(program)
+    found = program_of(compile_app(load_program(tmp_path / "pairs.py")))
+    assert found is not None
+    assert found.parted == parted
+    lines = [
+        f'{{"input":"pairs","data":[{n * 7 % 1_000},{n * n % 1_009}],"time":{n // 5},"diff":{1 if n % 3 else 2}}}\n'
+        for n in range(40_000)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(lines))
+    answers = set()
+    for workers in (1, 2, 3):
+        for size in (500, 9_000, 40_000):
+            words = ["replay", "pairs.py", "--updates", "pairs.jsonl", "--out", "out", "--epoch-size", size]
+            done = vernier(*words, "--workers", workers, cwd=tmp_path)
+            assert (done.status, done.err) == (0, "")
+            answers.add((tmp_path / "out").read_bytes())
+    assert len(answers) == 1

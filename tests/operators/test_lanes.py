@@ -10,6 +10,8 @@ import numba
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import vernier as vn
 from bench.programs import program
@@ -21,9 +23,12 @@ from vernier.operators.engine.local import LocalEngine
 from vernier.operators.failures import AggregateOverflow
 from vernier.operators.kernels import lanes as kernel
 from vernier.operators.kernels import runs
+from vernier.operators.kernels.exchanging import LINE, _part_rows
 from vernier.operators.kernels.runs import STEPS_DONE
 from vernier.operators.planning.planner import compile_app
 from vernier.operators.runtime.exchange import Threads
+from vernier.operators.runtime.slice_sizing import LEAST
+from vernier.storage.kernels.hashing import hash_row, owner
 from vernier.storage.updates import MIN_TIME, Updates
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="it needs compiled kernels")
@@ -55,8 +60,8 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count the slices that have run in one kernel."""
     run = Interpreter.run
 
-    def counting(self: Any, *slice_: Any) -> bool:
-        ran = run(self, *slice_)
+    def counting(self: Any, *slice_: Any, willing: bool = True) -> bool:
+        ran = run(self, *slice_, willing=willing)
         self.closed = getattr(self, "closed", 0) + int(ran)
         return ran
 
@@ -99,6 +104,26 @@ def test_several_workers_change_the_same(name: str, workers: int) -> None:
     assert slices == [len(expected)] * workers, "all slices have run in kernels"
 
 
+@given(seed=st.integers(0, 2**32), n=st.integers(0, 40), columns=st.integers(2, 11), together=st.booleans())
+def test_rows_are_parted_by_owner(seed: int, n: int, columns: int, together: bool) -> None:
+    draw = np.random.default_rng(seed)
+    workers, key, width = int(draw.integers(1, 5)), int(draw.integers(0, 3)), columns + int(draw.integers(1, 4))
+    rows = draw.integers(-(2**63), 2**63 - 1, (n, width), dtype=np.int64)
+    begin = int(draw.integers(width - columns))
+    sent = np.arange(begin, begin + columns) if together else draw.integers(0, width - 1, columns)
+    placing = 1 + draw.integers(0, width - 1, key)
+    size = n * columns + LINE
+    out = np.full(workers * size, 7)
+    begins = out.ctypes.data + 8 * size * np.arange(workers)
+    places = begins.copy()
+    _part_rows(rows, 1, sent, placing, workers, places)
+    owners = [int(owner(hash_row(rows, i, placing), workers)) for i in range(n)]
+    for to in range(workers):
+        count = (places[to] - begins[to]) // 8
+        parted = out[to * size :][:count].reshape(-1, columns)
+        assert parted.tolist() == rows[[i for i in range(n) if owners[i] == to]][:, 1 + sent].tolist()
+
+
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("name", ["bfs", "degrees"])
 def test_one_worker_gets_the_changes_of_all(name: str, workers: int) -> None:
@@ -126,17 +151,22 @@ def test_few_updates_need_no_agreement_on_slices(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Threads, "allgather", counting)
     with edges_engine(lambda edges: edges.group_by("src").agg(n=vn.count()), 2) as engine:
-        grain = engine.workers[0].pace.grain
+        short = 2 * engine.workers[0].pace.updates
         changes(engine, 0, 10, [[1, 2, 1, 1]])
         before = calls[0]
-        assert changes(engine, 10, 20, [[1, row, 11, 1] for row in range(grain)]) == [
+        assert changes(engine, 10, 20, [[1, row, 11, 1] for row in range(short)]) == [
             [1, 1, 11, -1],
-            [1, grain + 1, 11, 1],
+            [1, short + 1, 11, 1],
         ]
         assert calls[0] == before
-        assert changes(engine, 20, 30, [[2, row, 21, 1] for row in range(grain + 1)]) == [[2, grain + 1, 21, 1]]
+        for worker in engine.workers:
+            worker.pace.updates = LEAST
+        # One worker finds it too long for one slice, so all agree on where to cut it, and kernels run the slices.
+        engine.workers[0].pace.updates = short
+        rows = [[2, row, 21 + row % 7, 1] for row in range(short)]
+        assert sum(diff for *_, diff in changes(engine, 20, 30, rows)) == 1
         assert calls[0] > before
-        assert interpreted(engine) == [3, 3]
+        assert interpreted(engine)[0] == interpreted(engine)[1] > 3
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -249,10 +279,10 @@ def test_a_worker_that_fails_does_not_leave_others_waiting(monkeypatch: pytest.M
     assert changes(engine, 0, 10, [[1, 1, 1, 1]]) == [[1, 1, 1, 1]]
     run = Interpreter.run
 
-    def fails(self: Interpreter, *args: Any) -> bool:
+    def fails(self: Interpreter, *args: Any, willing: bool) -> bool:
         if self is engine.workers[1].interpreter:
             raise ZeroDivisionError
-        return run(self, *args)
+        return run(self, *args, willing=willing)
 
     monkeypatch.setattr(Interpreter, "run", fails)
     with pytest.raises(ZeroDivisionError):

@@ -122,6 +122,9 @@ def worker(index: int, workers: int, rounds: int, seed: int, pipe: Connection) -
         for sender, part in enumerate(got):
             wrong += part.shape != (sizes[sender, index], 2) or bool((part != call * workers + sender).any())
         wrong += exchange.allgather(b"x" * (call + index)) != [b"x" * (call + i) for i in range(workers)]
+        own = [np.full((sizes[0, to], 3), call) for to in range(workers)] if index == 0 else None
+        part = exchange.scatter(own)  # worker 0 goes on
+        wrong += part.shape != (sizes[0, index], 3) or bool((part != call).any())
     pipe.send((wrong, len(box.rings)))
     pipe.recv()
     box.close()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Collection
 from typing import Protocol
 
 import numpy as np
@@ -123,6 +124,18 @@ class Exchange:
             for i, message in enumerate(self._collect())
         ]
 
+    def scatter(self, parts: list[Ints] | None) -> Ints:
+        """Worker 0 sends parts[i], int64[n, c], to worker i, and does not wait; the others, who give none, wait for
+        theirs. Returns this worker's part."""
+        if parts is not None:
+            for i in self._out:
+                part = np.ascontiguousarray(parts[i])
+                self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
+            self._call += 1
+            return parts[self.index]
+        [(columns, _, words, _)] = self._receive({0}).values()
+        return words.reshape(-1, columns)
+
     def allgather(self, payload: bytes) -> list[bytes]:
         """Every worker's payload, by its index."""
         self._link_lanes()
@@ -143,19 +156,24 @@ class Exchange:
 
     def _collect(self) -> list[_Message | None]:
         """This call's message from every worker; None in the place of this worker."""
-        began = time.monotonic()
-        got: dict[int, _Message] = {}
-        if self._early:
-            got = {i: self._early.pop((self._call, i)) for i in self._out if (self._call, i) in self._early}
-        self._await(got, began)
-        self._call += 1
+        got = self._receive(self._out)
         linked = self._header[LINKED] and all(message[3] for message in got.values())
         if linked and self.lanes is not None and not self.lanes.agreed:
             # Again, because a peer that has made a new ring says so only when this worker has opened it.
             self.lanes.connect(*self._lanes_at())
             self.lanes.agreed = True
-        self._waited += time.monotonic() - began
         return [got.get(i) for i in range(self.workers)]
+
+    def _receive(self, senders: Collection[int]) -> dict[int, _Message]:
+        """This call's messages from these workers, all that send any; ends the call."""
+        began = time.monotonic()
+        got: dict[int, _Message] = {}
+        if self._early:
+            got = {i: self._early.pop((self._call, i)) for i in senders if (self._call, i) in self._early}
+        self._await(got, len(senders), began)
+        self._call += 1
+        self._waited += time.monotonic() - began
+        return got
 
     def _link_lanes(self) -> None:
         """Before a call: see whether there are lanes to all peers and from them; the call says so."""
@@ -180,12 +198,12 @@ class Exchange:
         if self.lanes is not None and time.monotonic() >= self.lanes.began + self._seconds:
             raise DeadlinePassed(attempt=self.attempt, what="message from a peer", seconds=self._seconds)
 
-    def _await(self, got: dict[int, _Message], began: float) -> None:
-        """Poll until there is a message from every peer; if that takes longer, sleep."""
+    def _await(self, got: dict[int, _Message], count: int, began: float) -> None:
+        """Poll until there are this many messages; if that takes longer, sleep."""
         deadline, beside = began + self._seconds, self._looks
         while True:
             self._empty_rings(got)
-            if len(got) == len(self._out):
+            if len(got) == count:
                 return
             if (self._looks and watch_any(self._rings_at, _LOOKS) >= 0) or self._take_mail(got):
                 continue
