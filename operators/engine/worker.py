@@ -213,6 +213,7 @@ class Worker:
             if only is None
             else None
         )
+        self.pace.kernel = 0 if self.interpreter is None else MOST
         self._merges = self._merged_and_kept()
         self._long_texts = True
         """Whether batches may have long texts. If the heap knew of none in the newest epoch, they have none."""

@@ -31,16 +31,17 @@ class SliceSizing:
     fixed: always use this many; 0: adapt. `grain`: slice sizes are multiples of it; the same on all workers. `share`:
     about this worker's part of the running slice's updates, if the code that cuts slices knows it. It matters because
     one worker may read all updates, while the rows they seal are spread over all workers. `rows`: the most rows that a
-    slice should seal. `most`: the most updates that a slice should have.
+    slice should seal. `most`: the most updates that a slice should have. `kernel`: up to how many updates one kernel
+    call runs a slice, which a somewhat longer slice is not worth losing; 0: none does.
     """
 
-    __slots__ = ("fixed", "grain", "most", "rows", "share", "updates")
+    __slots__ = ("fixed", "grain", "kernel", "most", "rows", "share", "updates")
 
     def __init__(self, fixed: int = 0) -> None:
         self.fixed = fixed
         self.grain = fixed or LEAST
         self.updates = fixed or FIRST
-        self.share = 0
+        self.share = self.kernel = 0
         self.rows = MOST_ROWS
         self.most = MOST
 
@@ -67,4 +68,6 @@ class SliceSizing:
         """Learn from a slice of which this worker read `taken` updates and sealed `sealed` rows. Before it, the state
         had `state` rows."""
         wanted = min(max(state, LEAST_ROWS), self.rows) * (self.share or taken) // max(sealed, 1)
+        if self.kernel < wanted < 2 * self.kernel:
+            wanted = self.kernel
         self.updates = max(LEAST, min(wanted, self.most, _GROWTH * self.updates) // self.grain * self.grain)

@@ -90,6 +90,15 @@ def test_a_slice_seals_less_where_memory_is_little() -> None:
     assert its.updates == pytest.approx((1 << 19) // 10, abs=LEAST)
 
 
+@pytest.mark.parametrize(("wanted", "given"), [(30_000, 14), (40_000, 16), (60_000, 16), (70_000, 34)])
+def test_a_slice_leaves_its_kernel_only_to_be_much_longer(wanted: int, given: int) -> None:
+    its = SliceSizing()
+    its.kernel = 16 * LEAST
+    for _ in range(8):
+        its.learn(LEAST, LEAST * LEAST_ROWS // wanted, 0)
+    assert its.updates == given * LEAST
+
+
 def test_slices_grow_step_by_step_and_shrink_at_once() -> None:
     its, seen = SliceSizing(), []
     for _ in range(6):
