@@ -31,9 +31,10 @@ from vernier.storage.updates import MIN_TIME, Ints, Updates
 Engine = LocalEngine | ForkedWorkers
 
 
-LARGE = 1 << 16
-"""Changes of an epoch beside which what is left in the processor's caches by summing those of the one before does not
-matter."""
+HELD = 1 << 16
+"""How many changes are kept before they are summed. Summing them after each epoch would slow the next one by what that
+leaves in the processor's caches; keeping all would let each epoch take memory anew, which a service has freed by
+then."""
 
 
 class Runner:
@@ -45,6 +46,7 @@ class Runner:
         self.at = 0
         self.log: list[Ints] | None = None
         self.changes: list[Ints] = []
+        self._held = 0
         self._processes = psutil.Process().children() if isinstance(engine, ForkedWorkers) else []
         # Linux's clocks of the CPU time of a process
         self._clocks = [time.CLOCK_PROCESS_CPUTIME_ID, *((~process.pid << 3) | 2 for process in self._processes)]
@@ -75,8 +77,9 @@ class Runner:
         changes = self.engine.run_epoch(lower, upper, inputs)["answer"]
         wall, cpu = time.perf_counter_ns() - began, self._cpu() - before
         self.changes.append(changes.data)
-        if len(changes) > LARGE:
-            self._sum()  # or else each large epoch would take memory anew that a service has freed by then
+        self._held += len(changes)
+        if self._held > HELD:
+            self._sum()
         return wall, cpu
 
     def _sum(self) -> None:
@@ -86,6 +89,7 @@ class Runner:
         if self.log is not None:
             self.log += self.changes
         self.changes.clear()
+        self._held = 0
 
     def _cpu(self) -> int:
         return sum(map(time.clock_gettime_ns, self._clocks))
