@@ -76,7 +76,7 @@ def _part_rows(rows, first, columns, placing, workers, places):  # type: ignore[
 
 
 @borrowing
-def _tells(rows, at, placing, workers, mine):  # type: ignore[no-untyped-def]
+def _has_far_text(rows, at, placing, workers, mine):  # type: ignore[no-untyped-def]
     """Whether a row of another worker has a long text at column `at`: its content would have to travel, too."""
     for i in range(rows.shape[0]):
         long = cell(rows, i, at + H0) != 0 or cell(rows, i, at + H0 + 1) != 0
@@ -102,7 +102,7 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     # If all rows go to worker 0, it owns them as if it were the only one.
     owners, others = (1, min(mine, 1)) if word(sizes, 0) == TO_ONE else (workers, workers - 1)
     for text in range(t):
-        if _tells(rows, first + word(texts, text), placing, owners, mine):
+        if _has_far_text(rows, first + word(texts, text), placing, owners, mine):
             return rows, NOT_HERE
     # This worker's own rows, and room for those that come: often as many as are sent. Then what is sent: no worker gets
     # more than all rows, and memory that is not touched costs nothing.
