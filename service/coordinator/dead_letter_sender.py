@@ -9,11 +9,12 @@ behind. Epochs wait for this, so there is never more than one epoch whose dead l
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RetriableError
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
@@ -31,6 +32,8 @@ from vernier.storage.state.state import StateDirectory
 _log = logging.getLogger("vernier.letters")
 _ROOM = 1 << 20
 """The number of bytes that headers may add to a message."""
+_PATIENCE, _PAUSE = 15.0, 0.1
+"""For how many seconds a cluster is asked again for an offset, and the time between two questions."""
 
 _NULL = object()
 """Stands for a null value. The client refuses a message that has neither key nor value, but accepts one whose value
@@ -165,11 +168,23 @@ class DeadLetterSender:
         """The epoch that a consumer group has marked; 0 if there is none."""
         admin = KafkaAdminClient(**self._client)
         try:
-            found = admin.list_group_offsets({group: [self._mark]})
+            found = self._asked(admin, group)
         finally:
             admin.close()
         mark = found.get(group, {}).get(self._mark)
         return 0 if mark is None else max(0, int(mark.offset))
+
+    def _asked(self, admin: KafkaAdminClient, group: str) -> Any:
+        """A group's offset, as the client returns it. A cluster makes its topic of offsets when it is first asked for
+        one, and cannot answer before it has."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return admin.list_group_offsets({group: [self._mark]})
+            except RetriableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE)
 
 
 def _record(letter: DeadLetter, app: str, topic_id: str) -> dict[str, Any]:

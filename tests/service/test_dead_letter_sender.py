@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.errors import CoordinatorNotAvailableError
 
 from tests.sinks.topic import committed
 from vernier.operators.language.collection.app import App
@@ -117,8 +119,30 @@ def test_a_service_that_died_before_or_while_sending(broker: EmbeddedBroker, sta
         assert [value for _, value, _ in received(broker, "edges.dlq")[before:]] == [LETTERS[1].value]
         second = commit(state, 2, LETTERS[2:])
         letters.send(second)
+        letters.close()
+        # A start has a producer of its own, which waits until the transaction before has ended everywhere.
+        letters = DeadLetterSender(settings, "died", state)
         letters.recover(second)
         letters.close()
         assert [value for _, value, _ in received(broker, "edges.dlq")[before:]] == [LETTERS[1].value, None]
     finally:
         dying.close(timeout=1)
+
+
+@pytest.mark.broker
+def test_a_cluster_that_has_no_offsets_yet_is_asked_again(
+    broker: EmbeddedBroker, state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def answer(self: KafkaAdminClient, groups: dict[str, list[TopicPartition]]) -> dict[str, Any]:
+        asked.append(groups)
+        if len(asked) < 3:
+            raise CoordinatorNotAvailableError
+        return {}
+
+    monkeypatch.setattr(KafkaAdminClient, "list_group_offsets", answer)
+    letters = DeadLetterSender(service(broker, "new"), "new", state)
+    letters.recover(commit(state, 1, LETTERS[1:2]))
+    letters.close()
+    assert len(asked) == 3
