@@ -130,7 +130,7 @@ class _Writer:
         root = len(self.plan.scopes[0].ops)
         more = self.indexes, self.calls, self.called
         gathers = not any(view.schema.text_words for view in self.plan.views.values())
-        parted = frozenset(op.source for op in self.order if isinstance(op, InputOp) and self.parts(op))
+        parted = frozenset(op.source for op in self.order if isinstance(op, InputOp) and self.is_parted(op))
         program = Program(rows, pool, root, self.traces, self.places, self.buckets, *more, together, gathers, parted)
         for op in self.order:
             if isinstance(op, ConstantOp):
@@ -141,7 +141,7 @@ class _Writer:
                 program.views[op.view] = self.places[op.id], len(self.plan.views[op.view].words) + 2
         return program
 
-    def parts(self, op: InputOp) -> bool:
+    def is_parted(self, op: InputOp) -> bool:
         """Whether all who read a source part its updates by owner, in kernels: contents of long texts do not travel
         there."""
         readers = [one for one in self.order if op.id in one.inputs]

@@ -45,8 +45,8 @@ ANSWER_WORDS = 1 << 9
 
 OWNER, AT, ROWS, WIDTH, FIRST, KEYED, NEXT, SLOT_WORDS = range(8)
 """Words of a slot: its owner, its matrix, how many columns to skip (1 for the hash of keyed rows), and, for keyed rows
-that are sorted and consolidated, one more than the number of key words, else 0. Then the next part of a chain + 1, or
-for a join how much of its right side it has seen."""
+that are sorted and consolidated, one more than the number of key words, else 0. Then the next part of a chain + 1; for
+a join, how much of its right side it has seen; for a view, whether its words are in the order of its schema."""
 MARK = NEXT
 
 ROUNDS = 1 << 10

@@ -9,12 +9,11 @@ behind. Epochs wait for this, so there is never more than one epoch whose dead l
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError, RetriableError
+from kafka.errors import KafkaError
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
@@ -25,6 +24,7 @@ from vernier.service.ingest.ingestion_state import snapshots_in
 from vernier.service.ingest.rejects import DeadLetter
 from vernier.service.kafka.clients import Producer
 from vernier.service.kafka.dead_letter_queue import SUFFIX, rebuilt_group
+from vernier.service.kafka.group_offsets import group_offsets
 from vernier.service.kafka.transactions import Transactions
 from vernier.storage.state.manifest import Manifest
 from vernier.storage.state.state import StateDirectory
@@ -32,8 +32,6 @@ from vernier.storage.state.state import StateDirectory
 _log = logging.getLogger("vernier.letters")
 _ROOM = 1 << 20
 """The number of bytes that headers may add to a message."""
-_PATIENCE, _PAUSE = 15.0, 0.1
-"""For how many seconds a cluster is asked again for an offset, and the time between two questions."""
 
 _NULL = object()
 """Stands for a null value. The client refuses a message that has neither key nor value, but accepts one whose value
@@ -166,25 +164,8 @@ class DeadLetterSender:
 
     def _marked(self, group: str) -> int:
         """The epoch that a consumer group has marked; 0 if there is none."""
-        admin = KafkaAdminClient(**self._client)
-        try:
-            found = self._asked(admin, group)
-        finally:
-            admin.close()
-        mark = found.get(group, {}).get(self._mark)
+        mark = group_offsets(self._client, {group: [self._mark]}).get(group, {}).get(self._mark)
         return 0 if mark is None else max(0, int(mark.offset))
-
-    def _asked(self, admin: KafkaAdminClient, group: str) -> Any:
-        """A group's offset, as the client returns it. A cluster makes its topic of offsets when it is first asked for
-        one, and cannot answer before it has."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return admin.list_group_offsets({group: [self._mark]})
-            except RetriableError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_PAUSE)
 
 
 def _record(letter: DeadLetter, app: str, topic_id: str) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from vernier.service.config.settings import Settings
 from vernier.service.ingest.rejects import REPLAY_HEADER
+from vernier.service.kafka.group_offsets import group_offsets
 from vernier.service.kafka.reach import check
 from vernier.service.kafka.reading import CommittedReader
 from vernier.service.kafka.topics import create_topics
@@ -317,11 +318,7 @@ class DeadLetterQueue:
         groups = {rebuilt_group(app): app for app in apps}
         if not groups:
             return {}
-        admin = KafkaAdminClient(**self._settings.kafka_client())
-        try:
-            found = admin.list_group_offsets({group: list(parts) for group in groups})
-        finally:
-            admin.close()
+        found = group_offsets(self._settings.kafka_client(), {group: list(parts) for group in groups})
         return {
             (groups[group], part.partition): int(mark.offset)
             for group, marks in found.items()

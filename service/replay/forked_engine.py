@@ -9,7 +9,8 @@ changes of a small epoch, as packets in two calls of all workers, because a work
 it sleeps. An empty packet says that something else comes through the worker's channel (channel.py): large parts, long
 texts, questions, failures. Where kernels have run all slices of the epoch, worker 0 already has all changes
 (`EpochResult.gathered`), and there is no second call.
-*The invariant.* All workers make the same calls: one for the parts, those of the epoch, perhaps one for the changes.
+*The invariant.* All workers make the same calls: one for the parts, in which worker 0 waits for nothing, those of the
+epoch, perhaps one for the changes.
 *A failure in the middle.* While the parent waits for rows, it also watches the channels, so it notices at once that a
 worker has failed or ended; in the next epoch, if it had sent its changes before. Workers end with the parent, however
 that ends. Threads instead of processes would wait for each other in Python between kernels.
@@ -142,11 +143,9 @@ class ForkedWorkers:
             part = self._part(0, inputs)
         result, gathered = _run(self._worker, lower, upper, total, *part)
         results = [result] if gathered else [result, *(_result(answer, self._plan) for answer in self._gather())]
-        if not self.heap.is_empty:
-            self.heap.detach()
+        self.heap.detach()
         for _, dictionaries in results:
-            if dictionaries:
-                self.heap.attach(dictionaries)
+            self.heap.attach(dictionaries)
         return {
             name: Updates.concat((changes[name] for changes, _ in results), view.schema.width)
             for name, view in self._plan.views.items()

@@ -26,10 +26,9 @@ def pack(numbers: Sequence[int], matrices: Sequence[Ints]) -> Ints | None:
     at = len(head)
     words[:at, 0] = head
     for matrix in matrices:
-        if len(matrix):
-            end = at + matrix.size
-            words[at:end].reshape(matrix.shape)[:] = matrix
-            at = end
+        end = at + matrix.size
+        words[at:end].reshape(matrix.shape)[:] = matrix
+        at = end
     return words
 
 

@@ -1,7 +1,7 @@
 """Worker processes of a replay: they end with it, it ends with them, and their number is not seen in answers."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -111,6 +111,18 @@ NUMBERS = NAMES.replace('app.view("notes", notes,', 'app.view("notes", notes.sel
 LONG = "a text that is longer than fifteen bytes "
 
 
+def replayed(folder: Path, program: str, updates: str, sizes: Iterable[int]) -> set[bytes]:
+    """What a program gives with one, two and three workers and epochs of these sizes."""
+    answers = set()
+    for workers in (1, 2, 3):
+        for size in sizes:
+            words = ["replay", program, "--updates", updates, "--out", "out", "--epoch-size", size]
+            done = vernier(*words, "--workers", workers, cwd=folder)
+            assert (done.status, done.err) == (0, "")
+            answers.add((folder / "out").read_bytes())
+    return answers
+
+
 @pytest.mark.parametrize(("program", "text"), [(NAMES, "short "), (NAMES, LONG), (NUMBERS, "short ")])
 def test_small_and_large_epochs_answer_alike_with_any_number_of_workers(
     tmp_path: Path, program: str, text: str
@@ -126,17 +138,8 @@ def test_small_and_large_epochs_answer_alike_with_any_number_of_workers(
     ]
     (tmp_path / "few.jsonl").write_text("".join(lines[:60]))
     (tmp_path / "many.jsonl").write_text("".join(lines))
-    words = ["replay", "names.py", "--updates"]
     for file, sizes in (("few", (1, 7, 1000)), ("many", (500, 9_000))):
-        answers = set()
-        for workers in (1, 2, 3):
-            for size in sizes:
-                out = f"{file}-{workers}-{size}.out"
-                done = vernier(
-                    *words, f"{file}.jsonl", "--out", out, "--epoch-size", size, "--workers", workers, cwd=tmp_path
-                )
-                assert (done.status, done.err) == (0, "")
-                answers.add((tmp_path / out).read_bytes())
+        answers = replayed(tmp_path, "names.py", f"{file}.jsonl", sizes)
         assert len(answers) == 1
         assert answers.pop().count(b"\n") > len(lines[:60])
 
@@ -169,11 +172,4 @@ def test_it_is_not_seen_which_worker_reads_the_rows(tmp_path: Path, program: str
         for n in range(40_000)
     ]
     (tmp_path / "pairs.jsonl").write_text("".join(lines))
-    answers = set()
-    for workers in (1, 2, 3):
-        for size in (500, 9_000, 40_000):
-            words = ["replay", "pairs.py", "--updates", "pairs.jsonl", "--out", "out", "--epoch-size", size]
-            done = vernier(*words, "--workers", workers, cwd=tmp_path)
-            assert (done.status, done.err) == (0, "")
-            answers.add((tmp_path / "out").read_bytes())
-    assert len(answers) == 1
+    assert len(replayed(tmp_path, "pairs.py", "pairs.jsonl", (500, 9_000, 40_000))) == 1

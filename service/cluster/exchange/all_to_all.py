@@ -116,9 +116,7 @@ class Exchange:
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
         """Send parts[i], int64[n, c], to worker i; returns what came from each worker. One message to each peer."""
         self._link_lanes()
-        for i in self._out:
-            part = np.ascontiguousarray(parts[i])
-            self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
+        self._send_parts(parts)
         return [
             parts[i] if message is None else message[2].reshape(-1, message[0])
             for i, message in enumerate(self._collect())
@@ -128,9 +126,7 @@ class Exchange:
         """Worker 0 sends parts[i], int64[n, c], to worker i, and does not wait; the others, who give none, wait for
         theirs. Returns this worker's part."""
         if parts is not None:
-            for i in self._out:
-                part = np.ascontiguousarray(parts[i])
-                self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
+            self._send_parts(parts)
             self._call += 1
             return parts[self.index]
         [(columns, _, words, _)] = self._receive({0}).values()
@@ -148,6 +144,11 @@ class Exchange:
         """The minimum of all workers' values; None if all of them are None."""
         payload = b"" if value is None else struct.pack(f"<{len(value)}q", *value)
         return least([struct.unpack(f"<{len(data) // 8}q", data) if data else None for data in self.allgather(payload)])
+
+    def _send_parts(self, parts: list[Ints]) -> None:
+        for i in self._out:
+            part = np.ascontiguousarray(parts[i])
+            self._send(i, part.shape[1], part.nbytes, part.reshape(-1))
 
     def _send(self, peer: int, columns: int, size: int, words: Ints) -> None:
         header = self._header
