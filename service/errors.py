@@ -18,6 +18,12 @@ class AttemptCancelled(InvariantError):
     reason: str
 
 
+class RowsGone(InvariantError):
+    """What the driver laid out for a worker is not there (any more)."""
+
+    message = "the messages of this attempt are no longer where the driver laid them"
+
+
 class DeadlinePassed(InvariantError):
     """Another process did not answer in time."""
 

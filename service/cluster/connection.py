@@ -51,9 +51,10 @@ class Connection:
         except OSError as error:
             raise DriverGone(address=f"{address[0]}:{address[1]}") from error
 
-    def introduce(self, exchange: str) -> None:
-        """Say who we are. exchange: the address to which this process's peers send."""
-        self._send(Hello(self._token, socket.gethostname(), os.getpid(), exchange, os.getppid()))
+    def introduce(self, exchange: str, sees: bool = False) -> None:
+        """Say who we are. exchange: the address to which this process's peers send; sees: whether it can read what lies
+        on the driver's shelf."""
+        self._send(Hello(self._token, socket.gethostname(), os.getpid(), exchange, os.getppid(), sees))
 
     def fileno(self) -> int:
         """The descriptor is readable when the driver has sent something or is gone: then call `check`."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from vernier.service.cluster.shelf import Rows
 from vernier.service.cluster.tls import Channel
 from vernier.service.errors import ProtocolBroken
 from vernier.service.ingest.counts import SourceCounts
@@ -30,13 +31,14 @@ _LENGTH = struct.Struct(">I")
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
     """A worker process introduces itself. host, pid: identify it; address: where its exchange listens; parent: the
-    process that forked it, one for each executor."""
+    process that forked it, one for each executor; sees: whether it can read what lies on the driver's shelf."""
 
     token: str
     host: str
     pid: int
     address: str
     parent: int = 0
+    sees: bool = False
 
     @property
     def executor(self) -> tuple[str, int]:
@@ -129,14 +131,14 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 class Assign(msgspec.Struct, tag="assign", frozen=True):
     """All tasks of the attempt have arrived: this is your shard, these are your peers (by shard); begin. surplus: the
     processes of your executor that have no task, which you end (see service/cluster/surplus.py). rows: your messages,
-    as a stream of Arrow's, if the attempt has no tasks of Spark's."""
+    or where they lie, if the attempt has no tasks of Spark's."""
 
     attempt: str
     shard: int
     peers: list[str]
     start: Start
     surplus: list[int] = []
-    rows: bytes | None = None
+    rows: Rows | None = None
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):

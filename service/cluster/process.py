@@ -18,6 +18,7 @@ from vernier.service.cluster.exchange.transport import Mailbox
 from vernier.service.cluster.filling import Filling
 from vernier.service.cluster.messages import Assign, Hot, Target
 from vernier.service.cluster.shard import Shard
+from vernier.service.cluster.shelf import Borrower, Place
 from vernier.service.config.programs import Program, compiled
 from vernier.service.errors import DriverGone, OtherPlan
 from vernier.service.ingest.config import IngestionConfig
@@ -37,7 +38,8 @@ class Job:
     former: for each source that had other columns, those (service/ingest/former.py).
     memory_bytes: a worker's memory limit between epochs; spill: a folder for what exceeds memory; most_bytes: its
     memory limit within an epoch, None for its share of its machine's memory; call_seconds: how long a function of the
-    program may take before it is reported. quarantine_seconds: see service/ingest/quarantine.py."""
+    program may take before it is reported. quarantine_seconds: see service/ingest/quarantine.py. shelf: what to
+    read of the driver's shelf, to find out whether that is possible; None if the driver has none."""
 
     address: tuple[str, int]
     keys: Keys
@@ -56,6 +58,7 @@ class Job:
     most_bytes: int | None = None
     call_seconds: float | None = None
     quarantine_seconds: float = 10.0
+    shelf: Place | None = None
 
 
 def planned(
@@ -88,6 +91,7 @@ class Process:
     directory: StateDirectory
     mailbox: Mailbox
     link: Connection
+    borrower: Borrower = field(default_factory=Borrower)
     shards: dict[int, list[Shard]] = field(default_factory=dict)
     tasks: int = 0
     short: bool = False
@@ -102,8 +106,9 @@ class Process:
             spill.keep()
         link = Connection(job.address, job.keys)
         mailbox = Mailbox(job.keys, link.host)
-        link.introduce(mailbox.address)
-        process = Process(job, state_at(job.state), mailbox, link)
+        borrower = Borrower()
+        link.introduce(mailbox.address, job.shelf is not None and borrower.sees(job.shelf))
+        process = Process(job, state_at(job.state), mailbox, link, borrower)
         if job.call_seconds is not None:
             process.watch = Watch(job.call_seconds, process.stuck)
         return process

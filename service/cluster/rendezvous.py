@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import logging
+import os
 import secrets
 import socket
 import threading
@@ -40,6 +41,7 @@ from vernier.service.cluster.messages import (
     Stuck,
     Wire,
 )
+from vernier.service.cluster.shelf import Place, Rows, Shelf
 from vernier.service.cluster.tls import Channel, Identity
 from vernier.service.errors import ProtocolBroken
 from vernier.storage.threads import Threads
@@ -125,6 +127,7 @@ class Rendezvous:
         self.keys = Keys.plain() if self._identity is None else Keys.sealed(self._identity.pem)
         self._complete = complete
         self._stuck = stuck
+        self.shelf = Shelf() if hasattr(os, "memfd_create") else None
         self._lock = threading.Lock()
         self._current: Attempt | None = None
         self._newest: Attempt | None = None
@@ -144,10 +147,20 @@ class Rendezvous:
             self._current = attempt
         return attempt
 
-    def hand_out(self, attempt: Attempt, rows: Sequence[bytes]) -> bool:
-        """Give the shards and these messages, one stream of Arrow's for each worker, to the processes that made the
-        commit from which the attempt starts, without tasks of Spark's. Returns False if one of them is gone; then
-        nothing has happened."""
+    def lay(self, streams: list[bytes]) -> list[Rows]:
+        """Lay out messages for `hand_out`, one stream of Arrow's for each worker, where workers of this host find them.
+        This takes place for those of two epochs: the next one's, and the one's after it."""
+        with self._lock:
+            seen = any(peer.hello.sees for peer in self._connected)
+        if self.shelf is not None and seen:
+            with contextlib.suppress(OSError):  # there is no more memory
+                return self.shelf.lay(streams)
+        return [*streams]
+
+    def hand_out(self, attempt: Attempt, rows: Sequence[Rows]) -> bool:
+        """Give the shards and these messages, one stream of Arrow's for each worker, or where it lies, to the processes
+        that made the commit from which the attempt starts, without tasks of Spark's. Returns False if one of them is
+        gone; then nothing has happened."""
         with self._lock:
             newest = self._newest
             if newest is None or newest.id != attempt.start.base or len(newest._peers) != attempt.workers:
@@ -157,7 +170,10 @@ class Rendezvous:
             attempt._peers, attempt.handed_out = list(newest._peers), True
         addresses = [one.hello.address for one in attempt._peers]
         for shard, one in enumerate(attempt._peers):
-            self._send(one.wire, Assign(attempt.id, shard, addresses, attempt.start, rows=rows[shard]))
+            own = rows[shard]
+            if isinstance(own, Place) and not one.hello.sees and self.shelf is not None:
+                own = self.shelf.read(own)
+            self._send(one.wire, Assign(attempt.id, shard, addresses, attempt.start, rows=own))
         return True
 
     def cancel(
@@ -196,6 +212,8 @@ class Rendezvous:
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        if self.shelf is not None:
+            self.shelf.close()
         for peer in connected:
             peer.wire.close()
         for stranger in strangers:

@@ -34,6 +34,7 @@ from vernier.service.cluster.memory import relieve
 from vernier.service.cluster.messages import Assign, Report, TraceReport
 from vernier.service.cluster.process import Job, Process
 from vernier.service.cluster.shard import Shard, Stored, store
+from vernier.service.cluster.shelf import Place
 from vernier.service.cluster.surplus import end_siblings
 from vernier.service.cluster.taking import Phases, Take, Task, take_messages, take_rows
 from vernier.service.errors import AttemptCancelled, DriverGone, NoAttempt
@@ -102,8 +103,14 @@ def connected() -> Process | None:
 
 def run_handed(process: Process, assigned: Assign) -> None:
     """Run this process's part of an attempt on messages that the driver has sent. Raises DriverGone."""
-    batches = pa.ipc.open_stream(assigned.rows).read_all().to_batches() if assigned.rows else []
-    _guarded(process, assigned.attempt, lambda: work(process, assigned.attempt, batches, assigned=assigned))
+
+    def begin() -> None:
+        rows = assigned.rows
+        stream = process.borrower.read(rows) if isinstance(rows, Place) else rows
+        batches = pa.ipc.open_stream(stream).read_all().to_batches() if stream else []
+        work(process, assigned.attempt, batches, assigned=assigned)
+
+    _guarded(process, assigned.attempt, begin)
 
 
 def _guarded(process: Process, attempt: str, begin: Callable[[], None]) -> None:

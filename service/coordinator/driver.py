@@ -501,6 +501,7 @@ class Driver:
         return Job(
             address=self._runner.rendezvous.address,
             keys=self._runner.rendezvous.keys,
+            shelf=None if self._runner.rendezvous.shelf is None else self._runner.rendezvous.shelf.sample,
             programs=tuple(self._bundle.programs),
             fingerprint=self._bundle.plan.fingerprint,
             state=self.settings.state.place,

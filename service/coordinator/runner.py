@@ -21,6 +21,7 @@ import msgspec
 
 from vernier.service.cluster.messages import Poisoned, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
+from vernier.service.cluster.shelf import Rows
 from vernier.service.cluster.surplus import end_surplus, kill
 from vernier.service.config.settings import Settings
 from vernier.service.coordinator.attempt_watch import AttemptWatch
@@ -80,14 +81,14 @@ class Hooks:
     """What a runner calls.
 
     took: after each epoch, with the number of messages it took from the sources' topics, and its seconds. check_topics:
-    before an epoch is committed with rows of these topics; raises if one of them is no longer the topic that the query
-    reads. check_files: before each attempt; raises if the attempt must not start. Its argument says whether an earlier
-    attempt has failed. switched: after the first epoch of the programs that the service has changed to. refused: when
-    the service cannot change to them, with the reason; returns whether it goes on with those that it runs. between:
-    after each epoch of a micro-batch; it may make an epoch with `beside`, and returns whether the next micro-batch
-    should follow at once. missing: what Spark lacks for the tasks of an attempt that have not begun, in words. alone:
-    whether epochs may be made of messages that Spark has not heard of yet. keep: have Spark keep the processes of the
-    workers; raises SparkFailed.
+    after messages of these topics have been read, and before their epoch is committed; raises if one of the topics is
+    no longer the one that the query reads. check_files: before each attempt; raises if the attempt must not start. Its
+    argument says whether an earlier attempt has failed. switched: after the first epoch of the programs that the
+    service has changed to. refused: when the service cannot change to them, with the reason; returns whether it goes on
+    with those that it runs. between: after each epoch of a micro-batch; it may make an epoch with `beside`, and returns
+    whether the next micro-batch should follow at once. missing: what Spark lacks for the tasks of an attempt that have
+    not begun, in words. alone: whether epochs may be made of messages that Spark has not heard of yet. keep: have Spark
+    keep the processes of the workers; raises SparkFailed.
     """
 
     took: Callable[[int, float], None] = _nothing
@@ -99,6 +100,31 @@ class Hooks:
     missing: Callable[[], str] = str
     alone: Callable[[], bool] = _always
     keep: Callable[[], None] = _nothing
+
+
+class _Check:
+    """A check before a commit, made on one thread while workers compute, and awaited by the one that commits."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._problem: BaseException | None = None
+
+    def make(self, check: Callable[[], None]) -> None:
+        """Make it. What it raises is for the one that commits."""
+        try:
+            check()
+        except BaseException as problem:
+            self._problem = problem
+            if not isinstance(problem, Exception):
+                raise
+        finally:
+            self._ended.set()
+
+    def passed(self) -> None:
+        """Wait for its end; raises what it has raised."""
+        self._ended.wait()
+        if self._problem is not None:
+            raise self._problem
 
 
 class Runner:
@@ -131,6 +157,7 @@ class Runner:
         self._small: SmallBatches | None = None
         self._staged: tuple[Stage | LoadStage | None, float] = None, 0.0
         self._committed: dict[str, Manifest] = {}
+        self._check: _Check | None = None
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
         self._log, self._hooks = EpochLog(spans), hooks or Hooks()
@@ -210,7 +237,7 @@ class Runner:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _round(self, frame: DataFrame | None, small: SmallBatches | None, rows: list[bytes] | None = None) -> bool:
+    def _round(self, frame: DataFrame | None, small: SmallBatches | None, rows: list[Rows] | None = None) -> bool:
         """Make an epoch of a micro-batch or of these rows; returns False if there is none."""
         with self._running:
             if frame is None and (self._stopping or not self._hands_out()):
@@ -241,7 +268,7 @@ class Runner:
                     self._heartbeat.ended(wanted_in)
 
     def _epoch(
-        self, frame: DataFrame | None, small: SmallBatches | None = None, rows: list[bytes] | None = None
+        self, frame: DataFrame | None, small: SmallBatches | None = None, rows: list[Rows] | None = None
     ) -> Manifest | None:
         """Make the epoch; returns its manifest, or None if there is nothing to make one of. small: what may read the
         frame's messages instead of Spark. rows: the messages, for each worker; without a frame, a failed attempt is
@@ -260,14 +287,17 @@ class Runner:
             self._problem = None
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
+            # The messages that are handed out are read already, so their topics are checked while workers compute.
+            check = self._check = None if rows is None else _Check()
             if rows is not None and not self.rendezvous.hand_out(attempt, rows):
                 self._leave(small)
                 rows = None
             if frame is None and rows is None:
                 self.rendezvous.cancel(attempt, "a worker is gone")
                 return None
-            if attempt.handed_out and small is not None:
-                small.prefetch(self.rendezvous.workers, attempt.ended)
+            if attempt.handed_out and check is not None and small is not None:
+                check.make(partial(self._hooks.check_topics, small.topics))
+                small.prefetch(self.rendezvous.workers, attempt.ended, self.rendezvous.lay)
             reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
             if manifest is not None:
@@ -420,7 +450,10 @@ class Runner:
         """Commit what the workers have reported. Runs on the thread that received the last report."""
         waited = time.monotonic() - attempt.began
         try:
-            self._hooks.check_topics(attempt.reports[0].offsets)
+            if attempt.handed_out and self._check is not None:
+                self._check.passed()
+            else:
+                self._hooks.check_topics(attempt.reports[0].offsets)
             manifest = self.epochs.commit(attempt.reports, {"open": attempt.opened_seconds, "reported": waited})
         except BaseException as problem:
             self._problem = problem

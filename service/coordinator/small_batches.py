@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
+from vernier.service.cluster.shelf import Rows
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.ingest.records import SCHEMA
 
@@ -63,6 +64,8 @@ class SmallBatches:
         limit: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._client, self._ends, self._most, self._limit = dict(client), ends, most, limit
+        self.topics: Collection[str] = ()
+        """The topics of the messages that were returned last."""
         self._consumer: KafkaConsumer | None = None
         self._known: dict[TopicPartition, int] | None = None
         self._wanted: dict[TopicPartition, tuple[int, int]] = {}
@@ -87,7 +90,7 @@ class SmallBatches:
         if known is not None and known.keys() == now.keys():
             self._wanted = {part: (known[part], end) for part, end in now.items()}
 
-    def read(self, workers: int, committed: Offsets) -> list[bytes] | None:
+    def read(self, workers: int, committed: Offsets) -> list[Rows] | None:
         """The messages of the micro-batch that are not processed yet, and what has come since Spark looked, as one
         stream of Arrow's for each worker: all those of a partition go to one of them. A stream without messages has no
         bytes; without any messages, there are no streams. None if Spark should read the micro-batch. committed: the
@@ -106,7 +109,7 @@ class SmallBatches:
             self._rest, self._follows = REST_SECONDS[0], True
         return found
 
-    def more(self, workers: int, seconds: float) -> list[bytes] | None:
+    def more(self, workers: int, seconds: float) -> list[Rows] | None:
         """What has come since the last `read` or `more`, in the same form; waits up to `seconds` for the first of it.
         None if Spark should make a micro-batch of it: it is too much, or Spark is far behind already."""
         if not self._follows or self.ahead > AHEAD or self._bytes > AHEAD_BYTES:
@@ -115,9 +118,11 @@ class SmallBatches:
         self._follows = found is not None
         return found
 
-    def prefetch(self, workers: int, ended: threading.Event) -> None:
+    def prefetch(
+        self, workers: int, ended: threading.Event, lay: Callable[[list[bytes]], Sequence[Rows]] = list
+    ) -> None:
         """Read what the next epoch will have if that is a full one, while workers make the one before, until that has
-        ended."""
+        ended. lay: lays the streams out for workers."""
         consumer, most = self._consumer, self._most_now
         if consumer is None or most != self._limit() or not self._follows or ended.wait(DECODING_SECONDS):
             return
@@ -129,7 +134,7 @@ class SmallBatches:
             if full and self._has(shares) and not ended.is_set():
                 ends = self._stops(consumer, shares)
                 own, _, taken = self._chosen(workers, ends)
-                self._ready = _Ready(most, workers, dict(self._taken), taken, _streams(own))
+                self._ready = _Ready(most, workers, dict(self._taken), taken, [*lay(_streams(own))])
 
     @property
     def ahead(self) -> int:
@@ -152,7 +157,7 @@ class SmallBatches:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _guarded(self, work: Callable[[KafkaConsumer], list[bytes] | None]) -> list[bytes] | None:
+    def _guarded(self, work: Callable[[KafkaConsumer], list[Rows] | None]) -> list[Rows] | None:
         """What `work` returns; None, too, if it fails."""
         try:
             if self._consumer is None:
@@ -178,7 +183,7 @@ class SmallBatches:
 
     def _read(
         self, consumer: KafkaConsumer, wanted: Mapping[TopicPartition, tuple[int, int]], workers: int
-    ) -> list[bytes] | None:
+    ) -> list[Rows] | None:
         self._ready = None
         if self._taken.keys() != wanted.keys():
             consumer.assign(list(wanted))
@@ -199,7 +204,7 @@ class SmallBatches:
                 return found
         return self._take(workers, {part: end for part, (_, end) in wanted.items()})
 
-    def _more(self, consumer: KafkaConsumer, workers: int, seconds: float) -> list[bytes] | None:
+    def _more(self, consumer: KafkaConsumer, workers: int, seconds: float) -> list[Rows] | None:
         most, only = self._most_now, self._most_now == self._limit()
         ready, self._ready = self._ready, None
         if only and ready is not None and (ready.most, ready.workers, ready.begins) == (most, workers, self._taken):
@@ -281,19 +286,20 @@ class SmallBatches:
             self._heard = time.monotonic()
 
     def _take(
-        self, workers: int, ends: Mapping[TopicPartition, int], streams: list[bytes] | None = None
-    ) -> list[bytes] | None:
+        self, workers: int, ends: Mapping[TopicPartition, int], streams: list[Rows] | None = None
+    ) -> list[Rows] | None:
         """What has come and is before these offsets; None if it is too large. streams: those that it is, if they are
         made."""
         own, left, taken = self._chosen(workers, ends)
         size = sum(map(size_of, own))
         if size > LARGEST_BYTES:
             return None
+        self.topics = {part.topic for part, end in taken.items() if end > self._taken[part]}
         self._left, self._taken = left, taken
         self._bytes += size
         if not any(own):
             return []
-        return _streams(own) if streams is None else streams
+        return [*_streams(own)] if streams is None else streams
 
     def _chosen(
         self, workers: int, ends: Mapping[TopicPartition, int]
@@ -319,7 +325,7 @@ class _Ready:
     workers: int
     begins: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
-    streams: list[bytes]
+    streams: list[Rows]
 
 
 def _streams(own: Iterable[list[Any]]) -> list[bytes]:

@@ -55,7 +55,7 @@ from vernier.service.ingest.watermarks import (
     stamp,
 )
 from vernier.storage.strings.string_heap import Heap
-from vernier.storage.updates import MIN_TIME, Updates
+from vernier.storage.updates import MIN_TIME, Updates, distinct_counts, first_of_runs
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -388,8 +388,8 @@ class Ingestion:
                     counts[name].copies += dropped
             inputs[name], still[name] = one.close(waiting, step.updates.get(self._config.sources[name].topic, 0))
         arrived = [received for one in lateness.values() for received in one.received]
-        ms, count = np.unique(np.concatenate(arrived or [np.empty(0, np.int64)]), return_counts=True)
-        return Admitted(inputs, still, dead, counts, (ms, count.astype(np.int64)))
+        received = distinct_counts(np.concatenate(arrived or [np.empty(0, np.int64)]))
+        return Admitted(inputs, still, dead, counts, received)
 
     def _times(self, batch: DecodedTopic, before: IngestionState) -> Ints:
         """The data times of a batch's updates by their topic's clock, int64[n]."""
@@ -460,7 +460,7 @@ def _count_messages(batch: DecodedTopic, refused: Iterable[Refused], counts: dic
     if len(parsed.names) == 1:
         counts[parsed.names[0]].bytes += int(sizes.sum())
         return
-    message, first = np.unique(parsed.message, return_index=True)
-    totals = np.bincount(parsed.source[first], weights=sizes[message], minlength=len(parsed.names))
+    first = first_of_runs(parsed.message)
+    totals = np.bincount(parsed.source[first], weights=sizes[parsed.message[first]], minlength=len(parsed.names))
     for name, total in zip(parsed.names, totals.tolist()):
         counts[name].bytes += int(total)

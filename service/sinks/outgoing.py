@@ -28,7 +28,7 @@ from vernier.service.codec.native import progress_message, updates_message
 from vernier.service.sinks.history import Step
 from vernier.storage.errors import CallerError
 from vernier.storage.kernels.hashing import key_rows, partition_rows
-from vernier.storage.updates import Ints
+from vernier.storage.updates import Ints, distinct_counts
 
 Flags = npt.NDArray[np.bool_]
 
@@ -142,7 +142,7 @@ def _vernier(sink: Outgoing, step: Step) -> Iterator[Message]:
 
 def _statements(lower: int, upper: int, time: Ints) -> Iterator[bytes]:
     """Progress messages over [lower, upper) that count the updates at each time; several if there are many times."""
-    times, counts = np.unique(time, return_counts=True)
+    times, counts = distinct_counts(time)
     for start in range(0, max(len(times), 1), COUNTS):
         end = upper if start + COUNTS >= len(times) else int(times[start + COUNTS])
         some = slice(start, start + COUNTS)

@@ -26,6 +26,7 @@ from vernier.service.cluster.exchange.all_to_all import Exchange
 from vernier.service.cluster.exchange.transport import Mailbox
 from vernier.service.cluster.messages import Assign, Hello, Hot, Report, Start
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous, place
+from vernier.service.cluster.shelf import Borrower, Place
 from vernier.service.errors import AttemptCancelled, DeadlinePassed, DriverGone
 
 START = Start(epoch=5, base="good", ingestion={"a": 1}, offsets={"t": {0: 7}})
@@ -51,10 +52,10 @@ class Office:
         self.pool = ThreadPoolExecutor(8)
         self.links: list[Connection] = []
 
-    def link(self, address: str = "tcp://unused") -> Connection:
+    def link(self, address: str = "tcp://unused", *, sees: bool = False) -> Connection:
         """A worker process's connection."""
         self.links.append(Connection(self.rendezvous.address, self.rendezvous.keys))
-        self.links[-1].introduce(address)
+        self.links[-1].introduce(address, sees)
         return self.links[-1]
 
     def meet(self, attempt: Attempt, links: list[Connection], hot: dict[int, list[Hot]] | None = None) -> list[Assign]:
@@ -167,6 +168,33 @@ def test_messages_are_handed_out_to_those_who_made_the_newest_epoch(office: Offi
         assert attempt.late == []
         assert attempt.handed_out
         start = Start(epoch=epoch + 1, base=attempt.id, ingestion={}, offsets={})
+
+
+def test_messages_lie_on_the_shelf_for_those_who_see_it(office: Office) -> None:
+    links = [office.link(sees=True), office.link()]
+    attempt = office.rendezvous.begin(committed(office, links))
+    laid = office.rendezvous.lay([b"one", b"two"])
+    assert office.rendezvous.hand_out(attempt, laid)
+    first, second = (link.handed_out() for link in links)
+    assert first is not None
+    assert isinstance(first.rows, Place)
+    assert Borrower().read(first.rows) == b"one"
+    assert second is not None
+    assert second.rows == b"two"
+
+
+def test_nothing_is_laid_out_for_workers_that_cannot_see_it(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    office.meet(office.rendezvous.begin(START), [office.link(), office.link()])
+    assert office.rendezvous.lay([b"one", b""]) == [b"one", b""]
+    office.meet(office.rendezvous.begin(START), [office.link(sees=True), office.link()])
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    large = [bytes(1 << 20), b""]
+    assert office.rendezvous.lay(large) == large
+
+
+def refuse(_descriptor: int, _size: int) -> None:
+    """A system without memory."""
+    raise OSError(errno.ENOMEM, "no memory")
 
 
 def test_nothing_is_handed_out_if_others_made_the_newest_epoch(office: Office) -> None:
