@@ -7,7 +7,8 @@ sockets, and how workers take turns: each is a greenlet that runs until it must 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -28,12 +29,14 @@ from vernier.service.cluster.messages import Assign, Hot, Poisoned, Report, Targ
 from vernier.service.cluster.process import Job, Process
 from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 from vernier.service.cluster.shard import read_dead_letters
+from vernier.service.cluster.shelf import Rows
 from vernier.service.cluster.worker import work
 from vernier.service.config.settings import load
 from vernier.service.coordinator.changing import Changing
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.runner import Hooks, Runner
 from vernier.service.coordinator.small_batches import SmallBatches
+from vernier.service.coordinator.topics import TopicReplaced
 from vernier.service.errors import DeadLettersNotSent, SparkFailed
 from vernier.service.ingest.former import former_columns, with_former
 from vernier.service.ingest.rejects import DeadLetter
@@ -191,14 +194,25 @@ class SimProcess(Process):
         return Turns(self.room, assigned.shard)
 
 
+class Ended(threading.Event):
+    """The end of an attempt, and the work that leads to it: who waits for the end does it."""
+
+    work: Callable[[], None] | None = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Do the work, if it is not done yet."""
+        work, self.work = self.work, None
+        if work is not None:
+            work()
+        return super().wait(timeout)
+
+
 class SimRendezvous(Rendezvous):
     """Attempts without sockets; their names are counted."""
 
     def __init__(
         self, workers: int, complete: Callable[[Attempt], None], name: str, give: Callable[[Attempt, Any], bool]
     ) -> None:
-        import threading
-
         self._give = give
         self.workers, self.keys = workers, Keys("sim")
         self._complete = complete
@@ -209,10 +223,13 @@ class SimRendezvous(Rendezvous):
 
     def begin(self, start: Any) -> Attempt:
         self._count += 1
-        self._current = Attempt(f"{self._name}x{self._count}", start, self.workers)
+        self._current = Attempt(f"{self._name}x{self._count}", start, self.workers, ended=Ended())
         return self._current
 
-    def hand_out(self, attempt: Attempt, rows: Sequence[bytes]) -> bool:
+    def lay(self, streams: list[bytes]) -> list[Rows]:
+        return [*streams]
+
+    def hand_out(self, attempt: Attempt, rows: Sequence[Rows]) -> bool:
         return self._give(attempt, rows)
 
     def close(self) -> None:
@@ -331,6 +348,8 @@ class SimService:
         """gone: if the driver hands out what it reads itself, whether a worker is gone before it does. limit: the most
         messages of an epoch then."""
         self.gone, self.limit = gone, limit
+        self.replaced = False
+        """Whether the topic is no longer the one that the query reads."""
         self.machine, self.log, self.workers = machine, log, workers
         made = app or program()
         settings = load(None, {"workers": workers, "sources.pairs.clock": "event", "epoch.attempts": 3}, {}).settings
@@ -358,7 +377,7 @@ class SimService:
             self.letters,  # type: ignore[arg-type]
             None,
             lambda count, complete: SimRendezvous(count, complete, name, self.hand_out),
-            hooks=Hooks(switched=self._switched),
+            hooks=Hooks(switched=self._switched, check_topics=self._check_topics),
         )
         self.runner.attach(self)  # type: ignore[arg-type]
         self.job = Job(("", 0), Keys("sim"), (), self.plan.fingerprint, BlobLocation(WHERE), ingestion, 7, 1.0)
@@ -416,6 +435,11 @@ class SimService:
             assert process.change(self.job)
             process.__dict__["plan"] = self.plan
 
+    def _check_topics(self, topics: Collection[str]) -> None:
+        assert set(topics) <= {TOPIC}
+        if self.replaced and topics:
+            raise TopicReplaced(topic=TOPIC, source="pairs", known="one", found="other")
+
     def requery(self) -> None:
         """A new query from the newest commit, as the driver starts one after a failure."""
         self.next = self._offsets()
@@ -435,16 +459,21 @@ class SimService:
         self._work(attempt_id, rows)
         return True
 
-    def hand_out(self, attempt: Attempt, rows: Sequence[bytes]) -> bool:
+    def hand_out(self, attempt: Attempt, rows: Sequence[Any]) -> bool:
         """What the rendezvous does with messages that the driver has read."""
         if self.gone is None or self.gone():
             return False
         attempt.handed_out = True
         batches = [pa.ipc.open_stream(own).read_all().to_batches() if own else [] for own in rows]
-        try:
-            self._work(attempt.id, batches, attempt)
-        except SparkFailed as error:
-            self.runner.rendezvous.cancel(attempt, str(error))
+
+        def work() -> None:
+            try:
+                self._work(attempt.id, batches, attempt)
+            except SparkFailed as error:
+                self.runner.rendezvous.cancel(attempt, str(error))
+
+        assert isinstance(attempt.ended, Ended)
+        attempt.ended.work = work
         return True
 
     def _work(self, attempt_id: str, rows: list[list[pa.RecordBatch]], handed: Attempt | None = None) -> None:

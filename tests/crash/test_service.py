@@ -20,6 +20,7 @@ from vernier.service.cluster import shard, worker
 from vernier.service.cluster.messages import Assign
 from vernier.service.cluster.shard import Shard
 from vernier.service.coordinator import collector, runner
+from vernier.service.coordinator.topics import TopicReplaced
 from vernier.service.errors import EpochFailed
 from vernier.service.ingest import records
 from vernier.service.ingest.stash import HeldUpdates
@@ -288,6 +289,26 @@ def test_one_seed_gives_one_log(kind: Callable[[object], Machine]) -> None:
     logs = [Simulation(seed, kind).run() for seed in (3, 3, 4)]
     assert logs[0] == logs[1]
     assert logs[0] != logs[2]
+
+
+@pytest.mark.parametrize("gone", [None, lambda: False, lambda: True], ids=["tasks", "handed out", "a worker is gone"])
+def test_nothing_of_a_replaced_topic_is_committed(gone: Callable[[], bool] | None) -> None:
+    topic = Log()
+    service = SimService(DiskMachine(0), topic, 2, "s", gone=gone)
+    for at in range(3):
+        topic.updates(0, [(at, 1, 10 * at, 1)])
+        topic.progress(1, 10 * at)
+        service.epoch([1, 1])
+    assert service.epochs.reached == 3
+    service.replaced = True
+    topic.updates(0, [(7, 7, 70, 1)])
+    with pytest.raises(TopicReplaced):
+        service.epoch([1, 1])
+    assert service.epochs.reached == 3
+    service.replaced = False
+    service.requery()
+    service.epoch([1, 1])
+    assert service.epochs.reached == 4
 
 
 def read_again(*_: object) -> None:
