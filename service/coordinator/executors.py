@@ -119,8 +119,8 @@ class MissingWorkers(AttemptWatch):
 
     def look(self) -> bool:
         """Report the workers that are missing now; returns True."""
-        if missing := self._attempt.missing:
-            self._report(self._attempt, missing, self._seconds)
+        if missing := self.attempt.missing:
+            self._report(self.attempt, missing, self.seconds)
         return True
 
 

@@ -24,7 +24,7 @@ from vernier.service.cluster.rendezvous import Attempt, Rendezvous
 from vernier.service.cluster.shelf import Rows
 from vernier.service.cluster.surplus import end_surplus, kill
 from vernier.service.config.settings import Settings
-from vernier.service.coordinator.attempt_watch import AttemptWatch
+from vernier.service.coordinator.attempt_watch import AttemptWatch, TimeLimit, await_end
 from vernier.service.coordinator.committer import Committer
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.coordinator.dead_letter_sender import DeadLetterSender
@@ -382,24 +382,26 @@ class Runner:
         if self._stage is None:
             raise SparkFailed(problem="an epoch came before its stage")
         stage, seconds = self._stage, self._settings.epoch.timeout_ms / 1000
-        watch = threading.Timer(seconds, self._give_up, (stage, attempt, seconds))
-        watch.daemon = True
-        watch.start()
-        watches: list[AttemptWatch] = [StuckWorkers(attempt, self._settings.epoch.function_ms / 1000, self._stuck)]
+        watches: list[AttemptWatch] = [
+            TimeLimit(attempt, seconds, partial(self._give_up, stage, attempt, seconds)),
+            StuckWorkers(attempt, self._settings.epoch.function_ms / 1000, self._stuck),
+        ]
         if self._settings.spark.on_cluster:
             # On one host workers are forked.
             watches.append(MissingWorkers(attempt, MISSING_SECONDS if self._made else FIRST_SECONDS, self._missing))
         spark = ""
         try:
             if attempt.handed_out:
-                attempt.ended.wait()
-            elif frame is None or not stage.run(frame, attempt.id):
+                await_end(attempt, watches)
+                return self._reason(attempt)
+            for one in watches:
+                one.begin()
+            if frame is None or not stage.run(frame, attempt.id):
                 self.rendezvous.cancel(attempt, "there are no rows")
                 return ""
         except SparkFailed as error:
             spark = str(error)
         finally:
-            watch.cancel()
             for one in watches:
                 one.cancel()
         if not spark:
@@ -408,12 +410,18 @@ class Runner:
         # Either the attempt has ended, or its last report is being committed right now.
         self.rendezvous.cancel(attempt, spark or "a worker ended without a report")
         attempt.ended.wait()
+        reason = self._reason(attempt)
+        if attempt.reports:
+            self._staged = stage, time.monotonic()
+            return ""
+        # Workers know the cause better than Spark, which sees only that a process ended.
+        return reason or spark
+
+    def _reason(self, attempt: Attempt) -> str:
+        """Why an attempt that has ended failed; "" if it succeeded. Raises what its commit raised."""
         if self._problem is not None:
             raise self._problem
-        if attempt.reports and not attempt.handed_out:
-            self._staged = stage, time.monotonic()
-        # Workers know the cause better than Spark, which sees only that a process ended.
-        return "" if attempt.reports else attempt.reason or spark
+        return "" if attempt.reports else attempt.reason or ""
 
     def _stuck(self, attempt: Attempt, call: str, seconds: float) -> None:
         """Report a function of the program that does not return, and keep waiting."""

@@ -33,7 +33,7 @@ class StuckWorkers(AttemptWatch):
 
     def look(self) -> bool:
         """Read what is new; returns whether nothing of it is a call of the program."""
-        for pid in self._attempt.pids:
+        for pid in self.attempt.pids:
             written = _read(pid)
             # Text that is there at the first look belongs to an earlier attempt, or the interpreter will write it
             # again.
@@ -41,7 +41,7 @@ class StuckWorkers(AttemptWatch):
             frame = program_frame(written[before:])
             if frame is not None:
                 call = f"{frame}, which lets nothing else of its process run, so its input cannot be shown"
-                self._report(self._attempt, call, self._seconds)
+                self._report(self.attempt, call, self.seconds)
                 return False
         return True
 

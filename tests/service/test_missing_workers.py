@@ -37,6 +37,7 @@ def test_a_worker_that_has_not_begun_is_reported() -> None:
             arrived.wait(0.01)
         reports = Reports()
         watch = MissingWorkers(attempt, 0.01, reports)
+        watch.begin()
         assert reports.came.wait(60)
         watch.cancel()
         assert set(reports.found) == {1}
