@@ -23,18 +23,17 @@ from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 
 from vernier.service.cluster.shelf import Rows
 from vernier.service.coordinator.consumer_lag import Offsets
 from vernier.service.ingest.records import SCHEMA
+from vernier.service.kafka.log_reader import LogReader, Record
 
 READ_SECONDS = 0.1
 """Seconds without a message after which a micro-batch that has not come completely is left to Spark."""
 LARGEST_BYTES = 16 << 20
 """Messages with more bytes than this, together, are left to Spark."""
-FETCH_BYTES = 4 << 20
-"""What a request to the brokers asks of a partition at most."""
 AHEAD, AHEAD_BYTES = 50_000, 256 << 20
 """Messages, and their bytes, that may be processed before Spark has made a micro-batch of them."""
 DECODING_SECONDS, PREFETCH_SECONDS = 0.05, 0.02
@@ -66,11 +65,11 @@ class SmallBatches:
         self._client, self._ends, self._most, self._limit = dict(client), ends, most, limit
         self.topics: Collection[str] = ()
         """The topics of the messages that were returned last."""
-        self._consumer: KafkaConsumer | None = None
+        self._reader: LogReader | None = None
         self._known: dict[TopicPartition, int] | None = None
         self._wanted: dict[TopicPartition, tuple[int, int]] = {}
         self._taken: dict[TopicPartition, int] = {}
-        self._left: dict[TopicPartition, list[Any]] = {}
+        self._left: dict[TopicPartition, list[Record]] = {}
         self._committed: Offsets = {}
         self._ready: _Ready | None = None
         self._bytes, self._heard = 0, 0.0
@@ -100,7 +99,7 @@ class SmallBatches:
         count = sum(max(0, end - begin) for begin, end in next_in.values())
         if not next_in or count > self._most or time.monotonic() < self._not_before:
             return None
-        found = self._guarded(lambda consumer: self._read(consumer, next_in, workers))
+        found = self._guarded(lambda reader: self._read(reader, next_in, workers))
         if found is None:
             self.rewind()  # an open connection stays: the first request on it takes longer than later ones
             self._not_before = time.monotonic() + self._rest
@@ -114,7 +113,7 @@ class SmallBatches:
         None if Spark should make a micro-batch of it: it is too much, or Spark is far behind already."""
         if not self._follows or self.ahead > AHEAD or self._bytes > AHEAD_BYTES:
             return None
-        found = self._guarded(lambda consumer: self._more(consumer, workers, seconds))
+        found = self._guarded(lambda reader: self._more(reader, workers, seconds))
         self._follows = found is not None
         return found
 
@@ -123,16 +122,16 @@ class SmallBatches:
     ) -> None:
         """Read what the next epoch will have if that is a full one, while workers make the one before, until that has
         ended. lay: lays the streams out for workers."""
-        consumer, most = self._consumer, self._most_now
-        if consumer is None or most != self._limit() or not self._follows or ended.wait(DECODING_SECONDS):
+        reader, most = self._reader, self._most_now
+        if reader is None or most != self._limit() or not self._follows or ended.wait(DECODING_SECONDS):
             return
         with suppress(Exception):  # whatever it is, `more` meets it as well
             shares = self._gather(
-                consumer, most, lambda: 0.0 if ended.is_set() else min(PREFETCH_SECONDS, self._patience())
+                reader, most, lambda: 0.0 if ended.is_set() else min(PREFETCH_SECONDS, self._patience())
             )
-            full = sum(self._behind(consumer).values()) >= most
+            full = sum(self._behind(reader).values()) >= most
             if full and self._has(shares) and not ended.is_set():
-                ends = self._stops(consumer, shares)
+                ends = self._stops(reader, shares)
                 own, _, taken = self._chosen(workers, ends)
                 self._ready = _Ready(most, workers, dict(self._taken), taken, [*lay(_streams(own))])
 
@@ -149,106 +148,96 @@ class SmallBatches:
 
     def close(self) -> None:
         """Close the connection to the brokers; the next `read` opens another one."""
-        consumer, self._consumer = self._consumer, None
+        reader, self._reader = self._reader, None
         self.rewind()
-        if consumer is not None:
+        if reader is not None:
             with suppress(Exception):
-                consumer.close(autocommit=False)
+                reader.close()
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _guarded(self, work: Callable[[KafkaConsumer], list[Rows] | None]) -> list[Rows] | None:
+    def _guarded(self, work: Callable[[LogReader], list[Rows] | None]) -> list[Rows] | None:
         """What `work` returns; None, too, if it fails."""
         try:
-            if self._consumer is None:
-                self._consumer = self._connect()
-            return work(self._consumer)
+            if self._reader is None:
+                self._reader = self._connect()
+            return work(self._reader)
         except Exception as error:  # whatever it is, Spark reads the messages or says what is wrong
             _log.debug("Spark reads the messages of an epoch: %s: %s", type(error).__name__, error)
             self.close()
             return None
 
-    def _connect(self) -> KafkaConsumer:
-        return KafkaConsumer(
-            **self._client,
-            group_id=None,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-            auto_offset_reset="none",
-            max_poll_records=self._most,
-            max_partition_fetch_bytes=FETCH_BYTES,
-            fetch_max_bytes=LARGEST_BYTES,
-            metrics_enabled=False,
-        )
+    def _connect(self) -> LogReader:
+        return LogReader(self._client)
 
     def _read(
-        self, consumer: KafkaConsumer, wanted: Mapping[TopicPartition, tuple[int, int]], workers: int
+        self, reader: LogReader, wanted: Mapping[TopicPartition, tuple[int, int]], workers: int
     ) -> list[Rows] | None:
         self._ready = None
         if self._taken.keys() != wanted.keys():
-            consumer.assign(list(wanted))
             self._taken.clear()
             self._left.clear()
-        for part, (begin, _) in wanted.items():
-            if self._taken.get(part, -1) < begin:
-                consumer.seek(part, begin)
-                self._left[part], self._taken[part] = [], begin
+        moved = {part: begin for part, (begin, _) in wanted.items() if self._taken.get(part, -1) < begin}
+        if moved:
+            reader.read_from({part: moved[part] if part in moved else reader.position(part) for part in wanted})
+            self._left |= {part: [] for part in moved}
+            self._taken |= moved
         self._heard = time.monotonic()
-        while any(consumer.position(part) < end for part, (_, end) in wanted.items()):
+        while any(reader.position(part) < end for part, (_, end) in wanted.items()):
             if (seconds := self._patience()) <= 0 or self._full:
                 return None
-            self._poll(consumer, seconds)
+            self._poll(reader, seconds)
         if self._waiting <= self._most_now:
-            found = self._take(workers, {part: consumer.position(part) for part in wanted})
+            found = self._take(workers, {part: reader.position(part) for part in wanted})
             if found is not None:
                 return found
         return self._take(workers, {part: end for part, (_, end) in wanted.items()})
 
-    def _more(self, consumer: KafkaConsumer, workers: int, seconds: float) -> list[Rows] | None:
+    def _more(self, reader: LogReader, workers: int, seconds: float) -> list[Rows] | None:
         most, only = self._most_now, self._most_now == self._limit()
         ready, self._ready = self._ready, None
         if only and ready is not None and (ready.most, ready.workers, ready.begins) == (most, workers, self._taken):
             return self._take(workers, ready.ends, ready.streams)
         if not self._waiting:
-            self._poll(consumer, seconds)
-        if only and sum(self._behind(consumer).values()) >= most:
-            ends = self._stops(consumer, self._gather(consumer, most, self._patience))
+            self._poll(reader, seconds)
+        if only and sum(self._behind(reader).values()) >= most:
+            ends = self._stops(reader, self._gather(reader, most, self._patience))
         elif self._waiting >= most:
             return None
         else:
-            ends = {part: consumer.position(part) for part in self._left}
+            ends = {part: reader.position(part) for part in self._left}
         return self._take(workers, ends)
 
-    def _gather(self, consumer: KafkaConsumer, most: int, left: Callable[[], float]) -> dict[TopicPartition, int]:
+    def _gather(self, reader: LogReader, most: int, left: Callable[[], float]) -> dict[TopicPartition, int]:
         """Read until an epoch of `most` messages has come, or no seconds are left. Returns how many of each partition
         it should have: as large a part of each one's."""
         self._heard = time.monotonic()
         while True:
-            behind = self._behind(consumer)
+            behind = self._behind(reader)
             every = sum(behind.values())
             shares = {part: max(most * count // max(every, 1), min(count, 1)) for part, count in behind.items()}
             seconds = left()
             if every < most or self._has(shares) or seconds <= 0 or self._full:
                 return shares
-            self._poll(consumer, seconds)
+            self._poll(reader, seconds)
 
     def _has(self, shares: Mapping[TopicPartition, int]) -> bool:
         """Whether that many messages of each partition have come."""
         return all(share <= len(self._left[part]) for part, share in shares.items())
 
-    def _stops(self, consumer: KafkaConsumer, shares: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _stops(self, reader: LogReader, shares: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offset of each partition before which an epoch ends that has its share of messages, or all that have come
         if those are fewer."""
         ends = {}
         for part, share in shares.items():
             left = self._left[part]
-            ends[part] = left[share - 1].offset + 1 if 0 < share < len(left) else consumer.position(part)
+            ends[part] = left[share - 1].offset + 1 if 0 < share < len(left) else reader.position(part)
         return ends
 
-    def _behind(self, consumer: KafkaConsumer) -> dict[TopicPartition, int]:
+    def _behind(self, reader: LogReader) -> dict[TopicPartition, int]:
         """How many messages of each partition are known that have not been taken yet."""
         return {
-            part: len(left) + max(0, (consumer.highwater(part) or 0) - consumer.position(part))
+            part: len(left) + max(0, (reader.end(part) or 0) - reader.position(part))
             for part, left in self._left.items()
         }
 
@@ -276,10 +265,9 @@ class SmallBatches:
         """Whether so much has come that no more should be read before it is taken."""
         return sum(map(size_of, self._left.values())) > 2 * LARGEST_BYTES
 
-    def _poll(self, consumer: KafkaConsumer, seconds: float) -> None:
-        """Wait for messages, also of partitions of which enough have come: pausing these is no way, because the client
-        may keep what has come of a partition that was paused until some other one has messages (kafka-python 3.0)."""
-        found = consumer.poll(timeout_ms=int(1000 * seconds) + 1)
+    def _poll(self, reader: LogReader, seconds: float) -> None:
+        """Wait for messages, also of partitions of which enough have come."""
+        found = reader.poll(seconds, self._most)
         for part, records in found.items():
             self._left[part] += records
         if found:
@@ -303,10 +291,10 @@ class SmallBatches:
 
     def _chosen(
         self, workers: int, ends: Mapping[TopicPartition, int]
-    ) -> tuple[list[list[Any]], dict[TopicPartition, list[Any]], dict[TopicPartition, int]]:
+    ) -> tuple[list[list[Record]], dict[TopicPartition, list[Record]], dict[TopicPartition, int]]:
         """What has come and is before these offsets, by worker; then, by partition, what is left, and where it
         begins."""
-        own: list[list[Any]] = [[] for _ in range(workers)]
+        own: list[list[Record]] = [[] for _ in range(workers)]
         left, taken = {}, {}
         for number, part in enumerate(sorted(ends)):
             records, end = self._left[part], max(ends[part], self._taken[part])
@@ -328,27 +316,21 @@ class _Ready:
     streams: list[Rows]
 
 
-def _streams(own: Iterable[list[Any]]) -> list[bytes]:
+def _streams(own: Iterable[list[Record]]) -> list[bytes]:
     """A stream for each worker's messages."""
     return [to_arrow(records) if records else b"" for records in own]
 
 
-def size_of(records: list[Any]) -> int:
+def size_of(records: list[Record]) -> int:
     """The bytes of these records' values."""
     return sum(len(record.value or b"") for record in records)
 
 
-def to_arrow(records: list[Any]) -> bytes:
-    """Records of Kafka's client as a stream of Arrow's with the columns of Spark's Kafka source."""
-    columns = [
-        [record.key for record in records],
-        [record.value for record in records],
-        [record.topic for record in records],
-        [record.partition for record in records],
-        [record.offset for record in records],
-        [1000 * record.timestamp for record in records],
-        [[{"key": key, "value": value} for key, value in record.headers] or None for record in records],
-    ]
+def to_arrow(records: list[Record]) -> bytes:
+    """Records as a stream of Arrow's with the columns of Spark's Kafka source. There is at least one."""
+    *columns, timestamps, headers = map(list, zip(*records, strict=True))
+    columns.append([1000 * timestamp for timestamp in timestamps])
+    columns.append([[{"key": key, "value": value} for key, value in own] or None for own in headers])
     batch = pa.record_batch([pa.array(one, kind) for one, kind in zip(columns, SCHEMA.types)], schema=SCHEMA)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA) as stream:

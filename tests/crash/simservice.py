@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +39,7 @@ from vernier.service.coordinator.topics import TopicReplaced
 from vernier.service.errors import DeadLettersNotSent, SparkFailed
 from vernier.service.ingest.former import former_columns, with_former
 from vernier.service.ingest.rejects import DeadLetter
+from vernier.service.kafka.log_reader import Record
 from vernier.storage.blob.location import BlobLocation
 from vernier.storage.errors import StorageError
 from vernier.storage.state.background_writer import BackgroundWriter
@@ -236,53 +236,36 @@ class SimRendezvous(Rendezvous):
         pass
 
 
-class SimConsumer:
-    """A consumer of the log. It fails when there is nothing more to read, and so ends what waits for more."""
+class SimReader:
+    """A reader of the log. It fails when there is nothing more to read, and so ends what waits for more."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._reached: dict[TopicPartition, int] = {}
 
-    def assign(self, parts: list[TopicPartition]) -> None:
-        self._reached = dict.fromkeys(parts, -1)
-
-    def seek(self, part: TopicPartition, offset: int) -> None:
-        self._reached[part] = offset
+    def read_from(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._reached = dict(offsets)
 
     def position(self, part: TopicPartition) -> int:
         return self._reached[part]
 
-    def pause(self, *parts: TopicPartition) -> None:
-        pass
-
-    resume = pause
-
-    def highwater(self, part: TopicPartition) -> int:
+    def end(self, part: TopicPartition) -> int:
         return len(self._log.partitions[part.partition])
 
-    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+    def poll(self, seconds: float, most: int) -> dict[TopicPartition, list[Record]]:
         found = {}
         for part, start in self._reached.items():
             values = self._log.partitions[part.partition][start:]
             if values:
                 found[part] = [
-                    SimpleNamespace(
-                        key=None,
-                        value=value,
-                        topic=TOPIC,
-                        partition=part.partition,
-                        offset=at,
-                        timestamp=at,
-                        headers=[],
-                    )
-                    for at, value in enumerate(values, start)
+                    Record(None, value, TOPIC, part.partition, at, at, []) for at, value in enumerate(values, start)
                 ]
                 self._reached[part] = start + len(values)
         if not found:
             raise EOFError
         return found
 
-    def close(self, autocommit: bool) -> None:
+    def close(self) -> None:
         pass
 
 
@@ -296,7 +279,7 @@ class SimSmallBatches(SmallBatches):
         self._log = log
 
     def _connect(self) -> Any:
-        return SimConsumer(self._log)
+        return SimReader(self._log)
 
 
 class SimDeadLetterSender:

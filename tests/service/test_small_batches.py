@@ -255,7 +255,7 @@ def test_what_comes_in_numbers_is_left_to_spark(source: Source, monkeypatch: pyt
     assert source.batch(1, 0) == [[b"0"], []]
     source.send(*(b"%d" % at for at in range(1, 202)))
     while (rows := source.more()) is not None:
-        assert rows == []  # they had not come yet
+        assert sum(map(len, rows)) < 100  # the others had not come yet
     source.committed = {source.topic: {0: 202}}
     source.batch(202, 0)
     source.send(*(b"%d" % at for at in range(6)))
