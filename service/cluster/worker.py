@@ -275,7 +275,9 @@ def report(
         held={name: [batch.ref for batch in batches] for name, batches in shard.held.items()}
         | {name: [run.ref for run in queue.runs] for name, queue in shard.state.queues.items()},
         changes=stored.changes,
-        signs={view: (int((diff > 0).sum()), int((diff < 0).sum())) for view, diff in changes.items()},
+        signs={
+            view: (int(np.count_nonzero(diff > 0)), int(np.count_nonzero(diff < 0))) for view, diff in changes.items()
+        },
         dead=stored.dead,
         received_ms=received_ms.tolist(),
         received_count=received_count.tolist(),
