@@ -7,7 +7,9 @@ import errno
 import fcntl
 import mmap
 import os
+from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Protocol
 
 from vernier.storage.blob.blob import Buffer, HeldLock
@@ -15,6 +17,8 @@ from vernier.storage.errors import DiskFull, FileExists, FileFailed, FileMissing
 
 MAX_VECTORS = 512
 """Buffers per writev call (the system's limit is 1024)."""
+MAX_BYTES = 1 << 20
+"""Bytes per writev call. Of more than two megabytes at once, ext4 takes three to ten times as long as of pieces."""
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 """Only the user that the service runs as can read the state."""
@@ -74,18 +78,21 @@ class OsDisk:
     def write(self, fd: int, chunks: Sequence[Buffer]) -> int:
         """Write all chunks one after the other; returns the bytes written."""
         total = 0
-        waiting = [memoryview(chunk).cast("B") for chunk in chunks if memoryview(chunk).nbytes]
-        at = 0
-        while at < len(waiting):
-            written = os.writev(fd, waiting[at : at + MAX_VECTORS])
+        waiting = deque(memoryview(chunk).cast("B") for chunk in chunks if memoryview(chunk).nbytes)
+        while waiting:
+            some, left = list[memoryview](), MAX_BYTES
+            for chunk in islice(waiting, MAX_VECTORS):
+                some.append(chunk[:left])
+                left -= some[-1].nbytes
+                if left == 0:
+                    break
+            written = os.writev(fd, some)
             total += written
             while written:
-                taken = min(written, waiting[at].nbytes)
-                written -= taken
-                if taken == waiting[at].nbytes:
-                    at += 1
-                else:
-                    waiting[at] = waiting[at][taken:]
+                first = waiting.popleft()
+                if written < first.nbytes:
+                    waiting.appendleft(first[written:])
+                written -= min(written, first.nbytes)
         return total
 
     def sync(self, fd: int) -> None:

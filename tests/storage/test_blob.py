@@ -10,6 +10,7 @@ import pytest
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.simdisk import SimDisk
 from vernier.storage.blob.blob import Buffer, Owner
+from vernier.storage.blob import disk as disk_module
 from vernier.storage.blob.disk import MAX_VECTORS, OsDisk, storage_error
 from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
@@ -44,6 +45,21 @@ def test_any_number_of_chunks_and_partial_writes(blob: LocalBlob, monkeypatch: p
     monkeypatch.setattr(os, "writev", lambda fd, buffers: system(fd, [b"".join(buffers)[: rng.randrange(1, 900)]]))
     assert blob.put("a/x", chunks) == sum(map(len, chunks))
     assert blob.get("a/x") == b"".join(chunks)
+
+
+def test_large_chunks_are_written_in_pieces(blob: LocalBlob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_module, "MAX_BYTES", 1000)
+    system, sizes = os.writev, list[int]()
+
+    def counted(fd: int, buffers: list[memoryview]) -> int:
+        sizes.append(sum(one.nbytes for one in buffers))
+        return system(fd, buffers)
+
+    monkeypatch.setattr(os, "writev", counted)
+    chunks = [random.Random(at).randbytes(size) for at, size in enumerate((0, 1, 999, 1000, 1001, 0, 5000, 3))]
+    assert blob.put("a/x", chunks) == sum(map(len, chunks))
+    assert blob.get("a/x") == b"".join(chunks)
+    assert sizes == [1000] * 8 + [4]
 
 
 def test_a_file_whose_link_lost_its_reply_is_created(tmp_path: Path) -> None:
