@@ -9,8 +9,8 @@ import pytest
 
 from tests.crash.faults import Fault, FaultyDisk
 from tests.crash.simdisk import SimDisk
-from vernier.storage.blob.blob import Buffer, Owner
 from vernier.storage.blob import disk as disk_module
+from vernier.storage.blob.blob import Buffer, Owner
 from vernier.storage.blob.disk import MAX_VECTORS, OsDisk, storage_error
 from vernier.storage.blob.local_blob import LocalBlob
 from vernier.storage.errors import DiskFull, FileExists, FileFailed, FileMissing, StorageError, SyncFailed
