@@ -213,7 +213,7 @@ def store(
     _settle_held(plan, shard)
     waiting = [(name, i) for name, held in shard.held.items() for i, one in enumerate(held) if one.ref is None]
     entries = [Entry(f"layer-{i}", batch.meta(), batch.arrays()) for i, batch in enumerate(batches)]
-    entries += [Entry(f"changes-{view}", batch.meta(), batch.arrays()) for view, batch in changed.items()]
+    entries += [Entry(f"changes-{view}", batch.meta(), batch.arrays()).narrow() for view, batch in changed.items()]
     entries += [_held_entry(name, i, shard.held[name][i]) for name, i in waiting]
     entries += [Entry(label, run.meta(), run.arrays()) for label, run in runs]
     if letters:

@@ -1,8 +1,11 @@
 """Segment files: the new batches of one worker in one epoch, written once and read by mmap.
 
     header     64 bytes: magic, format version, directory length and checksum, file length, checksum of the header
-    directory  JSON: for each entry its label, its meta, and each array's name, dtype, shape, offset, bytes, checksum
+    directory  JSON: for each entry its label, its meta, and each array's name, dtype, shape, offset, bytes, checksum,
+               and, if its numbers are stored narrow, what to add to each
     arrays     raw little-endian bytes, each at a multiple of 64; offsets count from the end of the directory
+
+Format 1 has no narrow arrays. A segment without any is written in that format.
 
 Opening a segment maps the file and reads only the header and the directory. The header contains the directory's
 checksum and the directory those of the arrays, so the header covers every byte (xxh3_64). A segment verifies the arrays
@@ -23,7 +26,8 @@ from numpy.typing import NDArray
 from vernier.storage.blob.blob import Blob, Buffer
 from vernier.storage.errors import Damaged, EntryMissing, FileMissing, UnknownFormat
 
-FORMAT = 1
+FORMAT = 2
+_PLAIN = 1
 ALIGNMENT = 64
 LARGE = 1 << 22
 """From this size in bytes on, an entry gets a segment of its own, and verifying it takes longer than opening it."""
@@ -37,6 +41,8 @@ _HEADER = struct.Struct("<8sIIQQQQ")
 _CHECKSUM = struct.Struct("<Q")
 _HEADER_BYTES = 64
 _PADDING = bytes(ALIGNMENT)
+_NARROW = 1 << 16
+"""From this size in bytes on, it is worth while to store the numbers of an array narrow."""
 _PIECE = 1 << 20
 """Bytes verified at a time; other threads can run between two pieces."""
 
@@ -48,16 +54,31 @@ class Entry:
     """What a segment stores under one label: a batch, a stash (updates held back until their time) or dead letters.
 
     meta: any JSON object. arrays: fixed-size dtypes, any shape, including empty ones; they are stored unchanged.
+    bases: for arrays that `narrow` has made, what was taken from each of their numbers.
     """
 
     label: str
     meta: dict[str, Any]
     arrays: Mapping[str, AnyArray] = field(default_factory=dict)
+    bases: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays, without padding."""
         return sum(array.nbytes for array in self.arrays.values())
+
+    def narrow(self) -> "Entry":
+        """The entry with large arrays of int64 in as few bytes a number as their range needs. A segment gives them out
+        as they were, in copies. O(bytes)."""
+        arrays, bases = dict(self.arrays), dict(self.bases)
+        for name, array in self.arrays.items():
+            if array.dtype != np.int64 or array.nbytes < _NARROW:
+                continue
+            base = int(array.min())
+            dtype = np.min_scalar_type(int(array.max()) - base)
+            if dtype.itemsize < array.itemsize:
+                arrays[name], bases[name] = (array - base).astype(dtype), base
+        return Entry(self.label, self.meta, arrays, bases)
 
 
 class SegmentInfo(NamedTuple):
@@ -76,6 +97,7 @@ class _ArrayRecord(msgspec.Struct, frozen=True, array_like=True):
     offset: int
     bytes: int
     checksum: int
+    base: int | None = None
 
 
 class _EntryRecord(msgspec.Struct, frozen=True):
@@ -128,7 +150,8 @@ def write_segment(blob: Blob, name: str, entries: Sequence[Entry]) -> SegmentInf
             if gap:
                 chunks.append(memoryview(_PADDING)[:gap])
                 offset += gap
-            arrays.append(_ArrayRecord(array_name, array.dtype.str, array.shape, offset, data.nbytes, checksum(data)))
+            where = offset, data.nbytes, checksum(data), entry.bases.get(array_name)
+            arrays.append(_ArrayRecord(array_name, array.dtype.str, array.shape, *where))
             chunks.append(data)
             offset += data.nbytes
         records.append(_EntryRecord(entry.label, entry.meta, arrays))
@@ -139,7 +162,8 @@ def write_segment(blob: Blob, name: str, entries: Sequence[Entry]) -> SegmentInf
     gap = -len(directory) % ALIGNMENT
     mark = checksum(directory)
     length = _HEADER_BYTES + len(directory) + gap + offset
-    header = _HEADER.pack(MAGIC, FORMAT, 0, len(directory), mark, length, 0)
+    version = FORMAT if any(entry.bases for entry in entries) else _PLAIN
+    header = _HEADER.pack(MAGIC, version, 0, len(directory), mark, length, 0)
     header += bytes(_HEADER_BYTES - _CHECKSUM.size - len(header))
     header += _CHECKSUM.pack(checksum(header))
     written = blob.put(segment_file(name), [header, directory, memoryview(_PADDING)[:gap], *chunks])
@@ -216,8 +240,8 @@ class Segment:
         return self._record(label).meta
 
     def entry(self, label: str, *, lazy: bool = False) -> Entry:
-        """One entry. Its arrays are views of the file (never copied). Their checksums are compared once per open
-        segment.
+        """One entry. Its arrays are views of the file, but copies of those that are stored narrow. Their checksums are
+        compared once per open segment.
 
         lazy: a large entry is returned unverified, for callers that verify it later (`verify_entry`) or know that it is
         intact. O(bytes) the first time, then O(1). Raises EntryMissing, Damaged.
@@ -264,7 +288,8 @@ class Segment:
 
     def _array(self, record: _ArrayRecord) -> AnyArray:
         assert isinstance(self._view, memoryview)
-        return np.ndarray(record.shape, np.dtype(record.dtype), self._view, self._base + record.offset)
+        stored: AnyArray = np.ndarray(record.shape, np.dtype(record.dtype), self._view, self._base + record.offset)
+        return stored if record.base is None else stored.astype(np.int64) + record.base
 
     def _pieces(self, record: _EntryRecord) -> Iterator[int]:
         for array in record.arrays:
@@ -291,7 +316,7 @@ class Segment:
         found = checksum(view[: _HEADER_BYTES - _CHECKSUM.size])
         if found != expected:
             raise self._damaged(f"header: checksum {found:016x}, expected {expected:016x}")
-        if version != FORMAT:
+        if version not in (_PLAIN, FORMAT):
             raise UnknownFormat(kind="segment", name=self.name, found=version, supported=FORMAT)
         if view.nbytes != length:
             raise self._damaged(f"is {view.nbytes} bytes long, expected {length}")

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,6 +103,43 @@ def test_any_entries_come_back(written: list[Entry]) -> None:
     assert all(same(entry, found) for entry, found in zip(written, segment.entries(), strict=True))
 
 
+NUMBERS = st.one_of(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1), st.integers(2**63 - 2**17, 2**63 - 1))
+columns = st.tuples(st.integers(-(2**63), 2**63 - 1), st.lists(NUMBERS, min_size=1, max_size=20)).map(
+    lambda drawn: np.array([max(-(2**63), min(2**63 - 1, drawn[0] + one)) for one in drawn[1]], np.int64)
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.one_of(columns, arrays)))
+def test_narrow_numbers_come_back_as_they_were(given: dict[str, Any]) -> None:
+    blob = LocalBlob("/state", SimDisk(random.Random(0)))
+    blob.prepare(["epochs"])
+    entry = Entry("e", {}, given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_module, "_NARROW", 1)
+        narrow = entry.narrow()
+    write_segment(blob, "s", [narrow])
+    segment = open_segment(blob, "s")
+    segment.verify()
+    assert same(segment.entry("e"), entry)
+    assert segment.nbytes_of("e") == narrow.nbytes <= entry.nbytes
+    for name, array in given.items():
+        if array.dtype == np.int64 and array.size and int(array.max()) - int(array.min()) < 256:
+            assert narrow.arrays[name].nbytes == array.size
+
+
+def test_only_large_arrays_are_narrow(blob: LocalBlob) -> None:
+    assert ENTRIES[0].narrow().bases == {}
+    large = Entry("large", {}, {"times": 10**18 + np.arange(10_000), "hashes": np.arange(10_000) << 40})
+    narrow = large.narrow()
+    assert narrow.bases == {"times": 10**18}
+    assert narrow.nbytes == 20_000 + 80_000
+    # A release that does not know of them can read other segments.
+    write_segment(blob, "s", [large])
+    write_segment(blob, "t", [narrow])
+    assert [blob.get(segment_file(name))[8] for name in "st"] == [1, 2]
+    assert same(open_segment(blob, "t").entry("large"), large)
+
+
 def test_slices_and_other_layouts_are_stored_in_order(blob: LocalBlob) -> None:
     table = np.arange(12).reshape(3, 4)
     parts = {"columns": table.T, "some": table[:, 1:3], "alike": np.broadcast_to(np.int64(7), 5)}
@@ -180,7 +218,7 @@ def test_other_files_and_newer_formats_are_told_apart(blob: LocalBlob) -> None:
     data[8] = 9
     data[56:64] = checksum(data[:56]).to_bytes(8, "little")
     blob.put(segment_file("s"), [data])
-    with pytest.raises(UnknownFormat, match="segment s: format 9, this release reads 1"):
+    with pytest.raises(UnknownFormat, match="segment s: format 9, this release reads 2"):
         open_segment(blob, "s")
 
 
