@@ -105,7 +105,7 @@ class _Peer:
 
 class Rendezvous:
     """The server. `complete` is called with an attempt when its last report has arrived, on the thread that received
-    it.
+    it; what it returns is called there when the attempt has ended.
 
     host: the address to listen on, which workers must be able to reach. encrypted: whether to use TLS here and CURVE
     for the exchange. keys: the credentials that workers need. stuck: called when a worker reports a function that does
@@ -115,7 +115,7 @@ class Rendezvous:
     def __init__(
         self,
         workers: int,
-        complete: Callable[[Attempt], None],
+        complete: Callable[[Attempt], Callable[[], None] | None],
         host: str = "127.0.0.1",
         *,
         encrypted: bool = False,
@@ -370,10 +370,13 @@ class Rendezvous:
                 return
             attempt.reports = [attempt._got[shard] for shard in range(attempt.workers)]
             self._newest = attempt
+        after = None
         try:
-            self._complete(attempt)
+            after = self._complete(attempt)
         finally:
             attempt.ended.set()
+        if after is not None:
+            after()
 
     def _send(self, wire: Wire, message: Assign | Cancel) -> None:
         # If the worker is gone, its own thread notices.

@@ -154,9 +154,9 @@ class Committer:
         """
         self._next.follow(self.known_topics, found, begun, lost, sources)
 
-    def commit(self, reports: list[Report], seconds: Mapping[str, float]) -> Manifest:
+    def commit(self, reports: list[Report], seconds: Mapping[str, float], *, show: bool = True) -> Manifest:
         """Commit the epoch that the reports describe (one report per shard, in order). seconds: the driver's own
-        phases.
+        phases. show: False if the caller calls `show` soon; before, readers do not see the epoch.
 
         Raises StorageErrors. The epoch then does not exist, except that it may exist if the error has
         `may_have_happened`.
@@ -200,7 +200,7 @@ class Committer:
             topics=dict(self.topics),
             cut_at=None if self.anew else _cut_at(newest, self.workers),
         )
-        manifest = self.directory.commit(manifest)
+        manifest = self.directory.commit(manifest, show=show)
         self.newest = manifest
         self._metrics.committed(stats, time.perf_counter() - began)
         self._hot_keys.follow(hot, plan)
@@ -215,6 +215,10 @@ class Committer:
         if newest is not None and manifest.upper < newest.upper and not anew:
             _log.error("the frontier went back from %d to %d", newest.upper, manifest.upper)
         return manifest
+
+    def show(self) -> None:
+        """Show the newest epoch to readers. Any thread may call this."""
+        self.directory.show()
 
     def failed(self) -> None:
         """Count an attempt that did not become an epoch."""

@@ -140,7 +140,7 @@ class Runner:
         epochs: Committer,
         dead_letters: DeadLetterSender,
         heartbeat: Heartbeat | None,
-        meet: Callable[[int, Callable[[Attempt], None]], Rendezvous] | None = None,
+        meet: Callable[[int, Callable[[Attempt], Callable[[], None] | None]], Rendezvous] | None = None,
         *,
         hooks: Hooks | None = None,
         spans: Spans | None = None,
@@ -454,23 +454,26 @@ class Runner:
                 # To Spark its processes are idle: it would give them the tasks of the next attempt.
                 kill(attempt.late)
 
-    def _complete(self, attempt: Attempt) -> None:
-        """Commit what the workers have reported. Runs on the thread that received the last report."""
+    def _complete(self, attempt: Attempt) -> Callable[[], None] | None:
+        """Commit what the workers have reported. Runs on the thread that received the last report. Returns what is to
+        be done beside the next epoch."""
         waited = time.monotonic() - attempt.began
         try:
             if attempt.handed_out and self._check is not None:
                 self._check.passed()
             else:
                 self._hooks.check_topics(attempt.reports[0].offsets)
-            manifest = self.epochs.commit(attempt.reports, {"open": attempt.opened_seconds, "reported": waited})
+            seconds = {"open": attempt.opened_seconds, "reported": waited}
+            manifest = self.epochs.commit(attempt.reports, seconds, show=False)
         except BaseException as problem:
             self._problem = problem
             attempt.reason = str(problem)
             if not isinstance(problem, VernierError):
                 _log.exception("the commit of attempt %s failed", attempt.id)
-            return
+            return None
         self._committed[attempt.id] = manifest
         self._made = True
+        return self.epochs.show
 
     def _wanted_in(self) -> float | None:
         """Seconds after which an epoch should follow even without input. At once, if updates wait for the arrival clock

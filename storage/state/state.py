@@ -92,6 +92,9 @@ class StateDirectory:
         self._lock: HeldLock | None = None
         self._prepared = False
         self._newest: Manifest | None = None
+        self._shown: int | None = None
+        """What HEAD says; None while the directory has no owner here."""
+        self._showing = threading.Lock()
         self._rollups = Rollups(self._blob)
         self._garbage = Garbage(self._blob, self._leases)
         self._unread: list[int] = []
@@ -138,11 +141,13 @@ class StateDirectory:
         return self._newest
 
     def release(self) -> None:
-        """Stop owning the directory; idempotent."""
-        held, self._lock = self._lock, None
+        """Stop owning the directory; idempotent. What is committed is shown before."""
+        self.show()
+        with self._showing:
+            held, self._lock = self._lock, None
+            self._newest, self._broken, self._shown = None, None, None
         if held is not None:
             held.release()
-        self._newest, self._broken = None, None
         # The next owner's first sweep deletes a rollup that no manifest came to name.
         self._rollups = Rollups(self._blob)
         self._garbage = Garbage(self._blob, self._leases)
@@ -154,9 +159,9 @@ class StateDirectory:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def commit(self, new: Manifest) -> Manifest:
+    def commit(self, new: Manifest, *, show: bool = True) -> Manifest:
         """Commit an epoch: it is durable when this returns, and is then shown to readers. Returns its manifest, which
-        may name a rollup besides (rollup.py).
+        may name a rollup besides (rollup.py). show: False if the caller calls `show` soon.
 
         new.epoch must be the newest epoch + 1 (1 in an empty directory). Segments that it names for the first time must
         be written. A commit whose outcome is unknown may be repeated. Two syncs, the manifest and the folder, and
@@ -194,14 +199,28 @@ class StateDirectory:
         self._rollups.committed(new, self._newest, delta_bytes)
         self._garbage.add(new.epoch, names)
         self._newest = new
-        try:
-            self._show(new.epoch)
-        except StorageError as problem:
-            # The epoch exists nevertheless. Readers see it with the next commit or after the next start.
-            _log.warning("epoch %d is committed but not shown to readers: %s", new.epoch, problem)
+        if show:
+            self.show()
         if not self._unread:
             self._garbage.sweep_after_takeover(new.epoch)
         return new
+
+    def show(self) -> None:
+        """Show the newest epoch to readers, if they do not see it yet. Any thread may call this.
+
+        It is one small write, which nevertheless takes some milliseconds when the file system's journal is just being
+        written, so the owner's next epoch does not wait for it.
+        """
+        with self._showing:
+            newest = self._newest
+            if self._lock is None or newest is None or self._shown in (None, newest.epoch):
+                return
+            try:
+                self._lock.check()
+                self._show(newest.epoch)
+            except StorageError as problem:
+                # The epoch exists nevertheless. Readers see it with the next commit or after the next start.
+                _log.warning("epoch %d is committed but not shown to readers: %s", newest.epoch, problem)
 
     def gc(self, keep: int) -> Collected:
         """Delete the manifests of all but the newest `keep` epochs, and the segments that no remaining manifest needs.
@@ -467,3 +486,4 @@ class StateDirectory:
     def _show(self, epoch: int) -> None:
         mark = f"{epoch:020d}".encode()
         self._blob.overwrite(HEAD, b"%b %016x\n" % (mark, checksum(mark)))
+        self._shown = epoch

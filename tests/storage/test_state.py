@@ -107,6 +107,53 @@ def test_epochs_follow_each_other(owner: StateDirectory, tmp_path: Path) -> None
     assert numbers(reader, latest) == [1, 2]
 
 
+def unshown(owner: StateDirectory, epoch: int) -> None:
+    """Commit an epoch that readers do not see yet."""
+    owner.commit(manifest(epoch, owner.write(epoch, "a", 0, [entry("t", epoch)])), show=False)
+
+
+def test_an_epoch_may_be_shown_later(owner: StateDirectory, tmp_path: Path) -> None:
+    reader = StateDirectory(tmp_path)
+    commit(owner, 1)
+    unshown(owner, 2)
+    assert (reader.head(), reader.epochs()) == (1, [1, 2])
+    owner.show()
+    assert reader.head() == 2
+    unshown(owner, 3)
+    unshown(owner, 4)
+    owner.show()
+    assert reader.head() == 4
+    unshown(owner, 5)
+    owner.release()
+    assert reader.head() == 5
+    with StateDirectory(tmp_path) as second:
+        commit(second, 6)
+        owner.show()  # no longer its business
+        assert reader.head() == 6
+
+
+def test_epochs_are_shown_in_order_whichever_threads_do_it(owner: StateDirectory, tmp_path: Path) -> None:
+    reader, seen, over = StateDirectory(tmp_path), list[int](), threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            seen.append(reader.head())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    showing = []
+    for epoch in range(1, 40):
+        unshown(owner, epoch)
+        showing.append(threading.Thread(target=owner.show))
+        showing[-1].start()
+    for one in showing:
+        one.join()
+    over.set()
+    looking.join()
+    assert seen == sorted(seen)
+    assert reader.head() == 39
+
+
 def test_an_epoch_that_somebody_else_has_committed_is_a_conflict(owner: StateDirectory, tmp_path: Path) -> None:
     """Should the lock ever fail to exclude, the claim of the name still does."""
     (tmp_path / manifest_file(1)).write_bytes(b"theirs")
