@@ -3,8 +3,8 @@
 A job of Spark's takes some 40 ms to begin, to read its partitions and to end, whatever their size, and the next
 micro-batch as long to be made. Few messages are read here instead, with one request to the brokers, in the form that
 Spark would give them. The manifest says which messages are processed; if Spark reads some of them once more, workers
-drop them. Whatever stands in the way here (messages that are too large, a codec without its package, a broker that does
-not answer) is left to Spark and to its errors.
+drop them. Whatever stands in the way here (messages that are too large, a broker that does not answer) is left to Spark
+and to its errors.
 
 More messages than an epoch of this kind may have are left to Spark, too, because larger epochs cost less. If the rate
 limit allows no larger ones, they follow one another here.
