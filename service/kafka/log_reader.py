@@ -115,6 +115,8 @@ class LogReader:
     def _take(self, message: Any, found: dict[TopicPartition, list[Record]]) -> None:
         """Add a message, or take note of the end of a partition."""
         error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # nothing is asked of the group
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
         part, offset = self._named[message.topic(), message.partition()], message.offset()

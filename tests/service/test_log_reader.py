@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaProducer, TopicPartition
 
 from vernier.service.config.settings import load
@@ -102,6 +102,27 @@ def test_an_offset_that_is_not_there_raises(broker: EmbeddedBroker, reader: LogR
     reader.read_from({TopicPartition("log-short", 0): 100})
     with pytest.raises(KafkaException, match="out of range"):
         reader.poll(PATIENCE, 10)
+
+
+class Said:
+    """An error that librdkafka returns in place of a message."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def error(self) -> KafkaError:
+        """The error."""
+        return KafkaError(self._code)
+
+
+def test_a_group_that_may_not_be_used_is_no_error() -> None:
+    reader = LogReader({"bootstrap_servers": "localhost:1"})
+    found: dict[TopicPartition, list[Record]] = {}
+    reader._take(Said(KafkaError.GROUP_AUTHORIZATION_FAILED), found)
+    assert found == {}
+    with pytest.raises(KafkaException):
+        reader._take(Said(KafkaError.TOPIC_AUTHORIZATION_FAILED), found)
+    reader.close()
 
 
 @pytest.mark.parametrize(
