@@ -121,6 +121,16 @@ def test_bytes_are_refused_as_fastavro_refuses_them(topic: tuple[Avro, list[byte
     assert same(one, other)
 
 
+def test_a_nan_before_bytes_that_look_like_a_long_integer_is_no_error() -> None:
+    names = ("float", "text")
+    schema = {"type": "record", "name": "row", "fields": [{"name": name, "type": KINDS[name][0]} for name in names]}
+    avro = Avro({"rows": RowType([(name, KINDS[name][1], False) for name in names])}, ((None, json.dumps(schema)),))
+    rows = [{"float": value, "text": "\x80\u0800\U00010000"} for value in (float("nan"), 1.0)]
+    one, other = both(avro, list(written(schema, rows)))
+    assert same(one, other)
+    assert (len(one.time), one.refused) == (2, [])
+
+
 @given(topics(), st.data())
 def test_nothing_behind_the_records_is_read(topic: tuple[Avro, list[bytes]], data: st.DataObject) -> None:
     """Wherever a record ends. A kernel that reads on would end this process."""
