@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -102,29 +103,16 @@ class Hooks:
     keep: Callable[[], None] = _nothing
 
 
-class _Check:
-    """A check before a commit, made on one thread while workers compute, and awaited by the one that commits."""
-
-    def __init__(self) -> None:
-        self._ended = threading.Event()
-        self._problem: BaseException | None = None
-
-    def make(self, check: Callable[[], None]) -> None:
-        """Make it. What it raises is for the one that commits."""
-        try:
-            check()
-        except BaseException as problem:
-            self._problem = problem
-            if not isinstance(problem, Exception):
-                raise
-        finally:
-            self._ended.set()
-
-    def passed(self) -> None:
-        """Wait for its end; raises what it has raised."""
-        self._ended.wait()
-        if self._problem is not None:
-            raise self._problem
+def _settle(awaited: Future[None], call: Callable[[], None]) -> None:
+    """Call a function whose end another thread awaits. What it raises is for that thread."""
+    try:
+        call()
+    except BaseException as problem:
+        awaited.set_exception(problem)
+        if not isinstance(problem, Exception):
+            raise
+    else:
+        awaited.set_result(None)
 
 
 class Runner:
@@ -157,7 +145,7 @@ class Runner:
         self._small: SmallBatches | None = None
         self._staged: tuple[Stage | LoadStage | None, float] = None, 0.0
         self._committed: dict[str, Manifest] = {}
-        self._check: _Check | None = None
+        self._check: Future[None] | None = None
         self._problem: BaseException | None = None
         self.failure: BaseException | None = None
         self._log, self._hooks = EpochLog(spans), hooks or Hooks()
@@ -288,7 +276,7 @@ class Runner:
             attempt = self._attempt = self.rendezvous.begin(self._judged(start))
             began = time.perf_counter()
             # The messages that are handed out are read already, so their topics are checked while workers compute.
-            check = self._check = None if rows is None else _Check()
+            check = self._check = None if rows is None else Future()
             if rows is not None and not self.rendezvous.hand_out(attempt, rows):
                 self._leave(small)
                 rows = None
@@ -296,7 +284,7 @@ class Runner:
                 self.rendezvous.cancel(attempt, "a worker is gone")
                 return None
             if attempt.handed_out and check is not None and small is not None:
-                check.make(partial(self._hooks.check_topics, small.topics))
+                _settle(check, partial(self._hooks.check_topics, small.topics))
                 small.prefetch(self.rendezvous.workers, attempt.ended, self.rendezvous.lay)
             reason = self._try(frame, attempt)
             manifest = self._committed.pop(attempt.id, None)
@@ -460,7 +448,7 @@ class Runner:
         waited = time.monotonic() - attempt.began
         try:
             if attempt.handed_out and self._check is not None:
-                self._check.passed()
+                self._check.result()
             else:
                 self._hooks.check_topics(attempt.reports[0].offsets)
             seconds = {"open": attempt.opened_seconds, "reported": waited}
