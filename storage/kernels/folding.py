@@ -1,19 +1,17 @@
 """Compact the steps of a slice when the slice closes and their times no longer need to be distinguished.
 
-Most of the updates cancel, because a loop corrects itself at one time after another. Rows are therefore summed in a
-hash table, and only what is left is sorted. Many rows, as in a load, are built into a trie by pieces of the keys, each
+Most of the updates cancel, because a loop corrects itself at one time after another. They are neighbours in their step,
+which has rows of one round and is sorted by time last. So each step is summed on its own, and only what is left is sorted. Many rows, as in a load, are built into a trie by pieces of the keys, each
 sorted inside the processor's caches: besides the steps and the trie, only one piece is in memory.
 """
 
 import numpy as np
 from numba import njit
 
-from vernier.storage.kernels.cells import cell, put, put_word, word
+from vernier.storage.kernels.cells import cell, put
 from vernier.storage.kernels.consolidating import consolidate
 from vernier.storage.kernels.cursors import seek
 from vernier.storage.kernels.growing import N, append_piece, begin_trie, finish_trie
-from vernier.storage.kernels.hashing import mix
-from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.merging import merge_tries
 from vernier.storage.kernels.pointers import load
 from vernier.storage.kernels.single_step import close_step
@@ -37,18 +35,6 @@ _PIECE = 1 << 14
 MANY = 8 * _PIECE
 """Above this number of rows, they are processed piece by piece."""
 _MOST = np.int64(2**63 - 1)
-_TABLE = 1 << 10
-"""Places of a table in which steps are summed, at most at first."""
-
-
-@inlined
-def _mixed(row, k, last, at_time):  # type: ignore[no-untyped-def]
-    """A hash of the keyed row at an address, without its time and its diff."""
-    mixed = load(row, 0)
-    for c in range(1 + k, last):
-        if c != at_time:
-            mixed = mix(mixed ^ load(row, c))
-    return mixed
 
 
 @njit(cache=True, forceinline=True)
@@ -56,61 +42,36 @@ def _fold(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
     """The body of `fold_steps`, compiled into it once for known widths and once for any."""
     width = 3 + k + v + d
     at_time, last = 1 + k + v, width - 1
-    # As large as what is distinct needs: of many rows that is little, and a small table stays in the caches.
-    size = 16
-    while size < min(2 * rows, _TABLE):
-        size *= 2
-    places = np.zeros(size, np.int64)
     out = np.empty((rows, width), np.int64)
-    count = 0
+    count, wrapped = 0, False
     for batch in range(first, table.shape[0]):
-        row = cell(table, batch, HASHES)
+        row, total = cell(table, batch, HASHES), np.int64(0)
+        before = row
         for _ in range(cell(table, batch, KEYS)):
-            place = _mixed(row, k, last, at_time) & (size - 1)
-            while True:
-                found = word(places, place)
-                if found == 0:
-                    for c in range(width):
-                        put(out, count, c, load(row, c))
-                    put(out, count, at_time, time)
-                    count += 1
-                    put_word(places, place, count)
-                    break
-                same = True
-                for c in range(last):
-                    if c != at_time and cell(out, found - 1, c) != load(row, c):
-                        same = False
-                        break
-                if same:
-                    total, wrapped = add_checked(cell(out, found - 1, last), load(row, last))
-                    if wrapped:
-                        return out[:0], OVERFLOW
-                    put(out, found - 1, last, total)
-                    break
-                place = (place + 1) & (size - 1)
+            # The newest row is overwritten until one comes that differs, unless it sums to zero: cheaper than a branch.
+            differs = np.int64(0)
+            for c in range(last):
+                if c != at_time:
+                    differs |= load(row, c) ^ load(before, c)
+            if differs != 0:
+                count += np.int64(total != 0)
+                total = np.int64(0)
+            total, left = add_checked(total, load(row, last))
+            wrapped |= left
+            for c in range(last):
+                put(out, count, c, load(row, c))
+            put(out, count, at_time, time)
+            put(out, count, last, total)
+            before = row
             row += 8 * width
-            if 2 * count > size:
-                size *= 4
-                places = np.zeros(size, np.int64)
-                for i in range(count):
-                    place = _mixed(out.ctypes.data + 8 * width * i, k, last, at_time) & (size - 1)
-                    while word(places, place) != 0:
-                        place = (place + 1) & (size - 1)
-                    put_word(places, place, i + 1)
-    left = 0
-    for i in range(count):
-        if cell(out, i, last) != 0:
-            if left < i:
-                for c in range(width):
-                    put(out, left, c, cell(out, i, c))
-            left += 1
-    return out[:left], 0
+        count += np.int64(total != 0)
+    return out[: 0 if wrapped else count], OVERFLOW if wrapped else 0
 
 
 @njit(cache=True)
 def fold_steps(table, first, rows, k, v, d, time):  # type: ignore[no-untyped-def]
-    """The rows of the steps table[first:] (FLAT entries with `rows` rows in all), with `time` as their time,
-    consolidated but in no particular order: (rows, status). O(rows)."""
+    """The rows of the steps table[first:] (FLAT entries with `rows` rows in all), with `time` as their time: sums of
+    those that differ only in times and are neighbours, as in a sorted step, step by step: (rows, status). O(rows)."""
     if k == 1 and v == 1 and d == 1:
         # Constant widths of one word get a loop of their own, whose inner loops are unrolled.
         return _fold(table, first, rows, 1, 1, 1, time)
