@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -42,6 +42,7 @@ from vernier.operators.kernels import (
 )
 from vernier.operators.kernels.lanes import ABORTED, PEER, REFUSED
 from vernier.operators.kernels.runs import ANSWER_WORDS, LOOP_ROUNDS, PARTS_FULL, ROUNDS, SLOT_WORDS, STAT_WORDS
+from vernier.operators.physical.reduce import Reduce
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.exchange import Exchange
 from vernier.operators.runtime.lanes import Lanes
@@ -133,6 +134,7 @@ class Interpreter:
             {name: shapes[name].retain_ns for name in program.traces},
             {name: bool(shapes[name].texts) for name in program.traces},
             {trace for trace, _ in program.indexes},
+            [covers for op in program.caches if (covers := cast(Reduce, operators[op]).covers) is not None],
         )
         count = len(program.code)
         self.stats: Ints = np.zeros((count, STAT_WORDS), np.int64)
@@ -171,7 +173,7 @@ class Interpreter:
             (runs.ANSWERS, self._answers),
         ):
             self._run[place] = array.ctypes.data
-        self._run[[runs.OPS, runs.TRACE_COUNT]] = count, len(program.traces)
+        self._run[[runs.OPS, runs.TRACE_COUNT, runs.TABLE_COUNT]] = count, len(program.traces), len(self.traces.rows)
         self._run[[runs.PARTS_SIZE, runs.KEPT_SIZE]] = _PARTS, _KEPT
         self._run[runs.WORKERS], self._run[runs.GATHERS] = 1, self.gathers
         if lanes is not None:

@@ -19,7 +19,6 @@ from vernier.operators.kernels import runs
 from vernier.operators.kernels.exchanging import TO_ONE
 from vernier.operators.kernels.joining import FRESH, KEY, OTHER
 from vernier.operators.kernels.programs import COVERS, IN_ORDER, TOTAL
-from vernier.operators.physical.reduce import of_one_val
 from vernier.operators.physical.stage_compiler import Pass, passes_of
 from vernier.operators.planning.constants import ConstantOp
 from vernier.operators.planning.loop_ops import EnterOp, LeaveOp, LoopOp, VariableOp
@@ -62,7 +61,8 @@ class Unfit(Exception):
 @dataclass
 class Program:
     """code: int64[ops, CODE_WORDS]; pool: constants; root: how many operators the root scope has, which come first;
-    traces: their names, by number; indexes: the prefix indexes that it needs, by number, each of a trace; calls: the
+    traces: their names, by number; caches: the reductions that keep covers; these have the numbers after those of
+    traces; indexes: the prefix indexes that it needs, by number, each of a trace; calls: the
     kernels that it needs beside those of all programs, by their place in a run; called: the stages that are Python's,
     by number, each with its operator; places: the row of each operator;
     sources: rows by name; views: rows by name, and how many words their updates have; buckets: how many there are;
@@ -77,6 +77,7 @@ class Program:
     traces: list[str]
     places: dict[int, int]
     buckets: int
+    caches: list[int]
     indexes: list[tuple[int, Column]]
     calls: set[int]
     called: list[tuple[int, Stage]]
@@ -109,6 +110,7 @@ class _Writer:
         self.numbers = {name: number for number, name in enumerate(self.traces)}
         self.pool: list[int] = []
         self.buckets = 0
+        self.caches: list[int] = []
         self.indexes: list[tuple[int, Column]] = []
         self.calls = set[int]()
         self.called: list[tuple[int, Stage]] = []
@@ -128,7 +130,7 @@ class _Writer:
         pool = np.array(self.pool or [0], np.int64)
         together = all(op.id in self.routes or not getattr(op, "exchange", False) for op in self.order)
         root = len(self.plan.scopes[0].ops)
-        more = self.indexes, self.calls, self.called
+        more = self.caches, self.indexes, self.calls, self.called
         gathers = not any(view.schema.text_words for view in self.plan.views.values())
         parted = frozenset(op.source for op in self.order if isinstance(op, InputOp) and self.is_parted(op))
         program = Program(rows, pool, root, self.traces, self.places, self.buckets, *more, together, gathers, parted)
@@ -302,13 +304,17 @@ class _Writer:
     def reduce(self, op: ReduceOp) -> dict[int, int]:
         if op.compared:
             raise Unfit  # texts
-        covers = of_one_val(op.aggregations)
+        cache = -1
+        if op.covers:
+            cache = len(self.traces) + len(self.caches)
+            self.caches.append(op.id)
         return {
             layout.KIND: layout.REDUCE,
             **self.reduction(op),
             layout.C: self.put(*op.aggregations),
             layout.D: len(op.aggregations),
-            layout.FLAG: (COVERS | IN_ORDER if covers else 0) | (TOTAL if op.total else 0),
+            layout.STATE: cache,
+            layout.FLAG: (COVERS | IN_ORDER if op.of_one_val else 0) | (TOTAL if op.total else 0),
         }
 
     def accumulate(self, op: AccumulateOp) -> dict[int, int]:

@@ -94,6 +94,7 @@ from vernier.operators.kernels.runs import (
     STAT_WORDS,
     STATS,
     STEPS_DONE,
+    TABLE_COUNT,
     TENDS,
     TIME,
     TIMED,
@@ -328,7 +329,7 @@ def _run_root(run, first, stop):  # type: ignore[no-untyped-def]
 def _end(run):  # type: ignore[no-untyped-def]
     """Free what the run has held, except outputs of views and batches. Returns whether some rows still waited."""
     traces, chains, noted = traces_of(run), load(run, CHAINS), load(run, NOTED)
-    for t in range(load(run, TRACE_COUNT)):
+    for t in range(load(run, TABLE_COUNT)):
         forget(traces, t)
     kept = load(run, KEPT)
     for i in range(load(run, KEPT_USED)):
@@ -378,7 +379,7 @@ def _commit(run):  # type: ignore[no-untyped-def]
 def _enlarged(run):  # type: ignore[no-untyped-def]
     """Whether arrays of a trace were replaced by larger ones, which Python has to take."""
     traces, owners = traces_of(run), 0
-    for t in range(load(run, TRACE_COUNT)):
+    for t in range(load(run, TABLE_COUNT)):
         owners |= field(traces, t, ARENA_OWNER) | field(traces, t, SLOTS_OWNER) | field(traces, t, LINKS_OWNER)
     return owners != 0
 
@@ -435,7 +436,7 @@ def run_slice(words, root, source, rows):  # type: ignore[no-untyped-def]
     set_slot(outs, source, AT, rows.ctypes.data)
     set_slot(outs, source, ROWS, rows.shape[0])
     set_slot(outs, source, WIDTH, rows.shape[1])
-    begin(traces, load(run, TRACE_COUNT))
+    begin(traces, load(run, TABLE_COUNT))
     for op in range(load(run, OPS)):
         if of(run, op, KIND) == JOIN:
             set_slot(outs, op, MARK, mark_of(traces, of(run, of(run, op, OTHER), TRACE)))

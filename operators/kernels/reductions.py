@@ -115,10 +115,11 @@ def give(run, op, rows):  # type: ignore[no-untyped-def]
     Returns a status."""
     if rows.shape[0] == 0:
         return 0
+    in_order = of(run, op, FLAG) & IN_ORDER != 0
     if of(run, op, TRACE) < 0:
-        emit(run, op, rows, 1, 0)
+        emit(run, op, rows, 1, of(run, op, KEYS) + 1 if in_order else 0)
         return 0
-    if of(run, op, FLAG) & IN_ORDER == 0 and rows.shape[0] > 1:
+    if not in_order and rows.shape[0] > 1:
         order = _sort_order(load(run, SORT_ORDER), (rows, pool_words(run, of(run, op, B), of(run, op, SIZE))))
         ordered = np.empty(rows.shape, np.int64)
         for i in range(rows.shape[0]):
@@ -146,24 +147,23 @@ def visited(run, op, source):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _cover(run, op, keys, in_spans, inputs, v):  # type: ignore[no-untyped-def]
-    """Correct the output where one val decides. Its covers are kept with the output, if that is kept. Returns a
-    status."""
-    traces, trace, w = traces_of(run), of(run, op, TRACE), of(run, op, VALS)
+    """Correct the output where one val decides. STATE: the cache of its covers, if it keeps any. Returns a status."""
+    traces, cache, w = traces_of(run), of(run, op, STATE), of(run, op, VALS)
     arena, heads, slots, index = matrix(0, 0, w + 3), matrix(0, 0, 2), matrix(0, 0, 1), vector(0, 0)
-    if trace >= 0 and of(run, op, DEPTH) == 1:
-        status = reserve(traces, trace, keys)
+    if cache >= 0:
+        status = reserve(traces, cache, keys)
         if status != 0:
             return status
-        heads, slots, index = index_of(traces, trace)
-        arena = entries_of(traces, trace)
+        heads, slots, index = index_of(traces, cache)
+        arena = entries_of(traces, cache)
     source = of(run, op, INPUT)
     fresh = rows_of(run, source) if is_fresh(run, source, op) else matrix(0, 0, 1)
     rows, visits, arena, status, _ = _cover_keys(load(run, COVER_KEYS), (
         keys, of(run, op, KEYS), fresh, in_spans, inputs, v, in_spans, arena, w, now_of(run, op), load(run, LOWER) - 1,
         pool_words(run, of(run, op, C), RULE_WORDS), heads, slots, index, 0,
     ))  # fmt: skip
-    if heads.shape[0] > 0:
-        keep_arena(traces, trace, arena)
+    if cache >= 0:
+        keep_arena(traces, cache, arena)
     if status != 0:
         return OVERFLOW
     status = _schedule(run, op, visits)

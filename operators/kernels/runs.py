@@ -38,7 +38,9 @@ STAGE_DONE = 1
 """What the function returns if it has left rows; a callback that Python interrupts returns 0."""
 GATHERS = 77
 """Whether worker 0 gets the rows of all views."""
-RUN_WORDS = 78
+TABLE_COUNT = 78
+"""How many rows TRACES has: those of traces, then those of caches."""
+RUN_WORDS = 79
 
 ANSWER_WORDS = 1 << 9
 """How many words small outputs of views have together."""

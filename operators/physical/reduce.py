@@ -18,21 +18,21 @@ Sources: "Specializing differential dataflow" and "High resolution, high through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from vernier.operators.failures import AggregateOverflow
-from vernier.operators.kernels.aggregating import FIELDS, FLAG, KIND, LIMIT, MAX, MIN, OUT_FLAG, PRESENT, WORD
+from vernier.operators.kernels.aggregating import FIELDS, KIND, LIMIT, MIN, PRESENT
 from vernier.operators.kernels.covering import cover_keys
 from vernier.operators.kernels.reducing import reduce_keys
 from vernier.operators.physical.reduce_base import Reduction
 from vernier.operators.planning.op import Op
 from vernier.operators.planning.reduction_ops import ReduceOp
-from vernier.operators.planning.stages import Words
 from vernier.operators.runtime.exchange import Round
 from vernier.operators.runtime.operator import Operator
 from vernier.operators.runtime.scope import ScopeRun
+from vernier.storage.trace.history_cache import HistoryCache
 from vernier.storage.trace.spine import Selection
 from vernier.storage.updates import Ints
 
@@ -51,10 +51,11 @@ class Reduce(Reduction):
         super().__init__(op, scope)
         self.compared = op.compared
         self.aggregations = np.array(op.aggregations, np.int64).reshape(-1, FIELDS)
-        self.in_order = not self.compared and of_one_val(op.aggregations)
-        self.reads_output = self.reads_output and not (self.in_order and self.depth == 1)
+        self.in_order = op.of_one_val
+        self.covers = HistoryCache(self.key_width, self.val_width, self.depth) if op.covers else None
+        """Which val each key has at each time of the slice."""
         self.may_lead = self.in_order and self.depth == self.input.depth and not self.total
-        self.may_lead = self.may_lead and self.trace is not None and op.aggregations[0][KIND] in (PRESENT, MIN)
+        self.may_lead = self.may_lead and op.aggregations[0][KIND] in (PRESENT, MIN)
         self.leads = False
         """Whether leading vals are read, in the running slice or, in nested loops, in the running step."""
         self.led: object = None
@@ -73,6 +74,11 @@ class Reduce(Reduction):
         )  # fmt: skip
         return self._checked(keys, rows, visits, status, fault)
 
+    def begin_slice(self) -> None:
+        """Forget the covers of the slice before."""
+        if self.covers is not None:
+            self.covers.forget()
+
     def step(self, now: Round) -> None:
         """Visit the keys that changed and the keys scheduled for this round."""
         if self.may_lead and self.depth > 1:
@@ -85,55 +91,46 @@ class Reduce(Reduction):
     def select(self, keys: Ints, now: Ints, fold: int) -> Selection:
         """Histories, or the leading vals of long ones. Covers that were made from these do not go with histories."""
         trace = self.input.trace
-        if not self.leads or self.trace is None:
+        if not self.leads:
             return super().select(keys, now, fold)
         rule = self.aggregations[0]
         limit = int(rule[LIMIT]) if rule[KIND] == PRESENT else 1
-        if self.depth > 1:
+        if self.covers is None:
             return trace.select_leading(keys, fold=fold, now=now, both=False, limit=limit)
         if len(trace.steps) > MOST_STEPS:
             self.leads = False
-            self.trace.drop_covers()
+            self.covers.drop()
             return super().select(keys, now, fold)
-        self.trace.covers(keys, fold)  # may clear those that there are
-        return trace.select_leading(keys, fold=fold, now=now, both=self.trace.forgot_covers, limit=limit)
+        self.covers.covers(keys, fold)  # may clear those that there are
+        both = trace.loading or self.covers.dropped
+        return trace.select_leading(keys, fold=fold, now=now, both=both, limit=limit)
 
     def reserve(self, keys: Ints) -> None:
         """For covers, if they are kept."""
         super().reserve(keys)
-        if self.trace is not None and self.in_order and self.depth == 1:
-            self.trace.covers(keys, self.scope.slice.fold)
+        if self.covers is not None and not self.input.trace.loading:
+            self.covers.covers(keys, self.scope.slice.fold)
 
     def _cover(self, keys: Ints, inputs: Selection, outputs: Selection, now: Ints, fold: int) -> tuple[Ints, Ints]:
         """What `correct` does where one val decides."""
-        trace = self.trace if self.depth == 1 else None
+        # In a load nothing is cached, and covers are not kept either.
+        covers = None if self.input.trace.loading else self.covers
         heads, slots, index, arena = _NO_ROWS, _NO_ROWS, _NO_WORDS, outputs.entries
         fresh = self.input.fresh if isinstance(self.input.fresh, np.ndarray) and self.input.depth == 1 else _NO_ROWS
-        if trace is not None:
-            heads, slots, index, arena = trace.covers(keys, fold)
+        if covers is not None:
+            heads, slots, index, arena = covers.covers(keys, fold)
         rows, visits, arena, status, fault = cover_keys(
             keys, self.key_width, fresh, inputs.spans, inputs.entries, self.input.val_width, outputs.spans, arena,
             self.val_width, now, fold, self.aggregations[0], heads, slots, index, int(self.leads),
         )  # fmt: skip
-        if trace is not None:
-            trace.keep_arena(arena)
+        if covers is not None:
+            covers.arena = arena
         return self._checked(keys, rows, visits, status, fault)
 
     def _checked(self, keys: Ints, rows: Ints, visits: Ints, status: int, fault: int) -> tuple[Ints, Ints]:
         if status != 0:
             raise AggregateOverflow(operator=self.op.name, key=self.key_of(keys, fault))
         return rows, visits
-
-
-def of_one_val(aggregations: Sequence[Words]) -> bool:
-    """Whether there is one aggregation, which reads one val at a time, in the order of vals: PRESENT, or MIN or MAX of
-    a val that cannot be null."""
-    if len(aggregations) != 1:
-        return False
-    (rule,) = aggregations
-    if rule[KIND] == PRESENT:
-        return True
-    return rule[WORD] == 0 and rule[FLAG] < 0 and rule[OUT_FLAG] < 0 and rule[KIND] in (MIN, MAX)
 
 
 KINDS: dict[type[Op], Callable[..., Operator]] = {ReduceOp: Reduce}

@@ -2,8 +2,9 @@
 
 A key is visited when its input changes and at the rounds that earlier visits have scheduled;
 operators/physical/reduce.py has the rules. In the general form, the reduction keeps its output in a trace, arranged by
-key, and looks it up. In the total form, outside loops, the earlier output follows from the key's earlier input; a trace
-of the output exists only if other operators read it.
+key, and looks it up. In the total form, outside loops, the earlier output follows from the key's earlier input, and in
+a loop that is not nested a reduction that one val decides keeps covers of its keys while a slice runs. A trace of the
+output exists then only if other operators read it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Reduction(Operator):
         self.visits = Buckets()
         self.in_order = False
         """Whether corrections are produced in the sort order of their rows."""
-        self.reads_output = not self.total and self.trace is not None
+        self.reads_output = op.looks_up
         """Whether corrections need the selection of the earlier output."""
         self.reads = op.reads
         self.ahead: Ints | None = None
@@ -181,6 +182,7 @@ class Reduction(Operator):
                 rows = rows[order_rows(rows, self.columns)]
             slice_ = self.scope.slice
             self.trace.seal(rows, slice_.lower, slice_.upper)
+        if self.trace is not None or self.in_order:
             self.fresh = self.keyed = rows
         self.out = rows[:, 1:]
 

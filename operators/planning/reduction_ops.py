@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vernier.operators.group_functions.logic import LogicSpec
+from vernier.operators.kernels.aggregating import FLAG, KIND, MAX, MIN, OUT_FLAG, PRESENT, WORD
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.combined import gates_of
 from vernier.operators.planning.in_order import InOrder
@@ -94,6 +95,11 @@ class ReductionOp(KeyedOp):
         return self.trace
 
     @property
+    def looks_up(self) -> bool:
+        """Whether it looks its earlier output up in a trace."""
+        return not self.total
+
+    @property
     def key_width(self) -> int:
         return self.key.width
 
@@ -105,10 +111,27 @@ class ReductionOp(KeyedOp):
 @dataclass
 class ReduceOp(ReductionOp):
     """Aggregates that the kernel updates change by change. aggregations: rows of kernels/aggregating.py; compared: the
-    positions in the val of the texts whose least or greatest value is wanted."""
+    positions in the val of the texts whose least or greatest value is wanted. covers: whether it needs no earlier
+    output because it keeps covers of its keys while a slice runs (kernels/covers.py)."""
 
     aggregations: tuple[Words, ...]
     compared: Words
+    covers: bool = field(default=False, init=False)
+
+    @property
+    def looks_up(self) -> bool:
+        return super().looks_up and not self.covers
+
+    @property
+    def of_one_val(self) -> bool:
+        """Whether one val decides the output of a key: there is one aggregation, which reads one val at a time, in the
+        order of vals. That is PRESENT, or MIN or MAX of a val that cannot be null."""
+        if len(self.aggregations) != 1 or self.compared:
+            return False
+        (rule,) = self.aggregations
+        if rule[KIND] == PRESENT:
+            return True
+        return rule[WORD] == 0 and rule[FLAG] < 0 and rule[OUT_FLAG] < 0 and rule[KIND] in (MIN, MAX)
 
 
 @dataclass

@@ -80,14 +80,14 @@ if TYPE_CHECKING:
 
 
 def _add(planner: Planner, op: ReductionOp, print_: str) -> int:
-    """Add a reduction, or return the existing one with the same meaning. A reduction that cannot derive its earlier
-    output from its input keeps that output in a trace."""
+    """Add a reduction, or return the existing one with the same meaning. A reduction that looks its earlier output up
+    keeps it in a trace."""
     memo = ("reduction", op.scope, print_)
     if memo not in planner.memo:
         planner.memo[memo] = planner.add(op, print_)
         for state in op.traces:
             planner.arrangements[state] = ArrangementPlan(state, f"{op.name} state", op.key_width, 1, 0)
-        if not op.total:
+        if op.looks_up:
             keep(planner, op)
     return planner.memo[memo]
 
@@ -121,6 +121,7 @@ def reduce(
             len(planner.ops), scope, width, name,
             input=arranged, key=key, total=total, trace=None, aggregations=aggregations, compared=compared,
         )  # fmt: skip
+        op.covers = op.of_one_val and planner.scopes[scope].depth == 1
         if total and not compared:
             op.reads = ends_of_extreme(aggregations, planner.ops[arranged].width - key.width)
     return _add(planner, op, print_)

@@ -1,8 +1,9 @@
 """Compact the steps of a slice when the slice closes and their times no longer need to be distinguished.
 
 Most of the updates cancel, because a loop corrects itself at one time after another. They are neighbours in their step,
-which has rows of one round and is sorted by time last. So each step is summed on its own, and only what is left is sorted. Many rows, as in a load, are built into a trie by pieces of the keys, each
-sorted inside the processor's caches: besides the steps and the trie, only one piece is in memory.
+which has rows of one round and is sorted by time last. So each step is summed on its own, and only what is left is
+sorted. Many rows, as in a load, are built into a trie by pieces of the keys, each sorted inside the processor's caches:
+besides the steps and the trie, only one piece is in memory.
 """
 
 import numpy as np

@@ -104,12 +104,12 @@ class HistoryCache:
     """
 
     __slots__ = (
-        "_asked", "_fold", "_heads", "_index", "_key_width", "_least", "_lent", "_links",
-        "_most", "_of", "_shape", "_slots", "arena", "dropped",
+        "_asked", "_fold", "_heads", "_index", "_least", "_lent", "_links", "_most", "_of", "_slots",
+        "arena", "dropped", "key_width", "shape",
     )  # fmt: skip
 
     def __init__(self, key_width: int, val_width: int, depth: int) -> None:
-        self._key_width, self._shape = key_width, (val_width, depth)
+        self.key_width, self.shape = key_width, (val_width, depth)
         self._fold = AS_STORED
         self._asked = False
         self.dropped = False
@@ -136,7 +136,7 @@ class HistoryCache:
         that are matrices; `tries`: the number of steps that are tries. See kernels.histories.select_keys."""
         self._prepare(table, keyed, settled, before, sealed, tries, fold)
         spans, arena, status = select_keys(
-            table, keyed, self._key_width, *self._shape, settled, before, fold,
+            table, keyed, self.key_width, *self.shape, settled, before, fold,
             self._heads, self._slots, self._links, self.arena, self._generation, self._index,
         )  # fmt: skip
         self.arena = arena
@@ -149,7 +149,7 @@ class HistoryCache:
         """The same up to the first val that decides (kernels.leading.select_leading); nothing is cached."""
         self._prepare(table, keyed[:0], settled, before, sealed, tries, fold)
         spans, arena, status = select_leading(
-            table, keyed, self._key_width, self._shape[0], settled, before, fold, now, both, limit,
+            table, keyed, self.key_width, self.shape[0], settled, before, fold, now, both, limit,
             self._heads, self._slots, self._links, self.arena, self._generation, self._index,
         )  # fmt: skip
         self.arena = arena
@@ -191,7 +191,7 @@ class HistoryCache:
         self._limit(fold)
         if int(self._index[SLOTS]) + len(keyed) > len(self._slots):
             self._least, self._most = min(self._least, int(keyed[0, 0])), max(self._most, int(keyed[-1, 0]))
-            known = self._key_width, self._heads, self._slots
+            known = self.key_width, self._heads, self._slots
             some = len(self._slots) > 0
             self._reserve_keys(count_unknown(keyed, *known, self._generation, self._index) if some else len(keyed))
         return self._heads, self._slots, self._index, self.arena
@@ -271,7 +271,7 @@ class HistoryCache:
         """Allocate an index for `keys` keys (a power of two, or 0 to allocate on demand). The capacity stays close to
         the number of keys, because each lookup touches a page of its own and the number of pages should be small."""
         self._heads = np.zeros((2 * keys, HEAD), np.int64)
-        self._slots = np.empty((keys, WORDS + (self._key_width if self._key_width > 1 else 0)), np.int64)
+        self._slots = np.empty((keys, WORDS + (self.key_width if self.key_width > 1 else 0)), np.int64)
         lay_out(self._index, len(self._heads) if keys >= ORDERED else 0, self._least, self._most)
 
     def _make_arena(self) -> None:
@@ -287,7 +287,7 @@ class HistoryCache:
         """Grow the index for the keys of all steps up to number `before` of the table and for those of `keyed`;
         existing entries are kept. O(new rows + keys, plus the existing entries if the capacity doubles)."""
         index = self._index
-        runs, least, most = count_runs(table, settled + int(index[STEPS]), before, self._key_width)
+        runs, least, most = count_runs(table, settled + int(index[STEPS]), before, self.key_width)
         self._least, self._most = min(self._least, least), max(self._most, most)
         if len(keyed):
             self._least, self._most = min(self._least, int(keyed[0, 0])), max(self._most, int(keyed[-1, 0]))
@@ -296,7 +296,7 @@ class HistoryCache:
             links, self._links = self._links, np.empty((_capacity(used + runs), LINK), np.int64)
             self._links[:used] = links[:used]
         self._reserve_keys(runs)
-        known = self._key_width, self._heads, self._slots
+        known = self.key_width, self._heads, self._slots
         index_steps(table, settled, before, *known, self._links, self._generation, index)
         if settled > 0 and int(index[SLOTS]) + len(keyed) > len(self._slots):
             some = len(self._slots) > 0

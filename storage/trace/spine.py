@@ -315,34 +315,9 @@ class Trace:
         """Whether steps of the running slice are tries, so that nothing is cached."""
         return self._tries > 0
 
-    def drop_covers(self) -> None:
-        """Clear the covers of this slice, and what else is cached of keys. O(keys)."""
-        self.histories.serve(self.number)
-        self.histories.drop()
-
-    @property
-    def forgot_covers(self) -> bool:
-        """Whether covers that were made in this slice may be gone."""
-        self.histories.serve(self.number)
-        return self._tries > 0 or self.histories.dropped
-
     def reserve(self, keyed: Ints, *, before: int | None = None) -> None:
         """Reserve memory for keys that the caller will pass to `select` in pieces, in their order. O(keys)."""
         self.histories.reserve(*self._asked(keyed, before))
-
-    def covers(self, keyed: Ints, fold: int) -> tuple[Ints, Ints, Ints, Ints]:
-        """(heads, slots, index, arena) for the covers of a reduction whose output this is (`HistoryCache.covers`). All
-        but the index are empty in a load, in which nothing is cached."""
-        self.histories.serve(self.number)
-        if self._tries:
-            none = np.empty((0, self.val_width + self.depth + 2), np.int64)
-            return none, none, np.zeros(0, np.int64), none
-        return self.histories.covers(keyed, fold)
-
-    def keep_arena(self, arena: Ints) -> None:
-        """Keep the arena of `covers` after a call that may have replaced it."""
-        if not self._tries:
-            self.histories.arena = arena
 
     def _asked(self, keyed: Ints, before: int | None) -> tuple[Ints, Ints, int, int, int, int]:
         """The arguments that the histories need about this trace and the keys; makes the histories serve this trace."""
