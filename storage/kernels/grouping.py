@@ -34,7 +34,7 @@ def number_words(one, two, groups):  # type: ignore[no-untyped-def]
     Words that lie close together are places in the table, others are hashed to one.
     """
     n = one.shape[0]
-    limit = min(n >> 2, _GROUPS)
+    limit = min(n >> 1, _GROUPS)
     least = most = word(one, 0)
     for i in range(n):
         least, most = min(least, word(one, i)), max(most, word(one, i))
