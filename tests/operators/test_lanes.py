@@ -26,6 +26,7 @@ from vernier.operators.kernels import runs
 from vernier.operators.kernels.exchanging import _part_rows
 from vernier.operators.kernels.runs import STEPS_DONE
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime import exchange, lanes
 from vernier.operators.runtime.exchange import Threads
 from vernier.operators.runtime.slice_sizing import LEAST
 from vernier.storage.kernels.hashing import hash_row, owner
@@ -102,6 +103,17 @@ def test_several_workers_change_the_same(name: str, workers: int) -> None:
     found, slices = answers(name, workers)
     assert found == expected
     assert slices == [len(expected)] * workers, "all slices have run in kernels"
+
+
+@pytest.mark.parametrize("room", [7, 101, 1001])
+def test_rows_come_through_lanes_of_any_size(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    # With little room rows travel in pieces; with more, most are parted into the lane, but not at its end.
+    expected, _ = answers("bfs", 1)
+    monkeypatch.setattr(lanes, "WORDS", kernel.ROOM + room)
+    monkeypatch.setattr(exchange, "WORDS", kernel.ROOM + room)
+    found, slices = answers("bfs", 3)
+    assert found == expected
+    assert slices == [len(expected)] * 3, "all slices have run in kernels"
 
 
 @given(seed=st.integers(0, 2**32), n=st.integers(0, 40), columns=st.integers(2, 11), together=st.booleans())
