@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.inputs import emitted, key_updates, of
-from vernier.operators.kernels.lanes import accept, agree, deliver, post, vacant, wanted
+from vernier.operators.kernels.lanes import accept, agree, deliver, post, wanted
 from vernier.operators.kernels.programs import DEPTH, KEYS, ROUTE, VALS
 from vernier.operators.kernels.runs import (
     AGREED,
@@ -26,15 +26,17 @@ from vernier.operators.kernels.runs import (
 from vernier.storage.kernels.cells import cell, put_word, word
 from vernier.storage.kernels.hashing import hash_row, mix, owner
 from vernier.storage.kernels.held import drop, hold, matrix, owned, store
-from vernier.storage.kernels.inlining import borrowing, inlined
+from vernier.storage.kernels.inlining import borrowing
 from vernier.storage.kernels.pointers import copy_bytes, load
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.texts import H0
 
-ROUTE_WORDS, TO_ONE = 3, -1
+ROUTE_WORDS, TO_ONE, LINE = 3, -1, 8
 """The sizes at the beginning of a route: of the words that place a row (TO_ONE if all rows go to worker 0), of the
 columns that are sent, and of the columns at which a text begins. These columns of the sender's updates follow, and
-then, where rows are sent as key and val, the columns of key and val as they are sent."""
+then, where rows are sent as key and val, the columns of key and val as they are sent. LINE: how many words are copied
+at once.
+"""
 
 
 @borrowing
@@ -49,46 +51,27 @@ def route_of(run, op):  # type: ignore[no-untyped-def]
     return of(run, op, ROUTE)
 
 
-@inlined
-def _part_lines(rows, source, one, placing, workers, places, c, first, second):  # type: ignore[no-untyped-def]
-    """The loop of `_part_rows` over rows whose c words are adjacent, from address `source` on, and are copied as two
-    pieces of `first` and `second` bytes. Compiled into it for the usual widths."""
-    step = 8 * rows.shape[1]
-    for i in range(rows.shape[0]):
-        # A key of one word needs no loop: 3.2 instead of 4.9 ns a row.
-        to = owner(mix(cell(rows, i, one)) if one >= 0 else hash_row(rows, i, placing), workers)
-        place = word(places, to)
-        put_word(places, to, place + 8 * c)
-        copy_bytes(place, source, first)
-        if second > 0:
-            copy_bytes(place + first, source + first, second)
-        source += step
-
-
 @borrowing
 def _part_rows(rows, first, columns, placing, workers, places):  # type: ignore[no-untyped-def]
     """Copy columns of all rows to the addresses `places`, one for each worker, by the owner of the words in the columns
     `placing`; advances the addresses. This worker's own rows are copied, too: to branch by owner would be to guess
-    wrong at every other row."""
-    n, c = rows.shape[0], columns.shape[0]
-    begin, together = first + word(columns, 0), True
+    wrong at every other row. Behind the last row of each owner there has to be room for LINE words, which may be
+    overwritten."""
+    (n, width), c = rows.shape, columns.shape[0]
+    begin, together = first + word(columns, 0), c <= LINE
     for j in range(1, c):
         together = together and first + word(columns, j) == begin + j
+    # Adjacent columns are copied as a line, as long as that does not read beyond the last row.
+    lines = max(0, (n * width - begin - LINE + width) // max(width, 1)) if together else 0
     source, one = rows.ctypes.data + 8 * begin, word(placing, 0) if placing.shape[0] == 1 else -1
-    # Pieces of constant length are single instructions: 1.7 to 2.3 ns a row of five words instead of 3.2.
-    if together and c == 3:
-        _part_lines(rows, source, one, placing, workers, places, 3, 16, 8)
-    elif together and c == 4:
-        _part_lines(rows, source, one, placing, workers, places, 4, 32, 0)
-    elif together and c == 5:
-        _part_lines(rows, source, one, placing, workers, places, 5, 32, 8)
-    elif together and c == 6:
-        _part_lines(rows, source, one, placing, workers, places, 6, 32, 16)
-    else:
-        for i in range(n):
-            to = owner(mix(cell(rows, i, one)) if one >= 0 else hash_row(rows, i, placing), workers)
-            place = word(places, to)
-            put_word(places, to, place + 8 * c)
+    for i in range(n):
+        # A key of one word needs no loop: 3.2 instead of 4.9 ns a row.
+        to = owner(mix(cell(rows, i, one)) if one >= 0 else hash_row(rows, i, placing), workers)
+        place = word(places, to)
+        put_word(places, to, place + 8 * c)
+        if i < lines:
+            copy_bytes(place, source + 8 * width * i, 8 * LINE)
+        else:
             for j in range(c):
                 store(place, j, cell(rows, i, first + word(columns, j)))
 
@@ -118,25 +101,18 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     for j in range(k):
         put_word(placing, j, first + word(key, j))
     # If all rows go to worker 0, it owns them as if it were the only one.
-    owners = 1 if word(sizes, 0) == TO_ONE else workers
+    owners, others = (1, min(mine, 1)) if word(sizes, 0) == TO_ONE else (workers, workers - 1)
     for text in range(t):
         if _has_far_text(rows, first + word(texts, text), placing, owners, mine):
             return rows, NOT_HERE
-    # What is sent is written into the lanes, if they have room for all rows. Otherwise it is written behind this
-    # worker's own rows and room for those that come, often as many as are sent: memory that is not touched costs
-    # nothing.
-    apart = 0
-    for to in range(workers):
-        put_word(begins, to, vacant(run, to, n * c) if to != mine and to < owners else 0)
-        apart += 1 if to != mine and to < owners and word(begins, to) == 0 else 0
-    out = np.empty((2 + apart) * n * c, np.int64)
+    # This worker's own rows, and room for those that come: often as many as are sent. Then what is sent: no worker gets
+    # more than all rows, and memory that is not touched costs nothing.
+    out = np.empty(2 * n * c + LINE + others * (n * c + LINE), np.int64)
     sent, begin = hold(out), out.ctypes.data  # until it is delivered
-    there = begin + 8 * 2 * n * c
-    put_word(begins, mine, begin)
-    for to in range(owners):
-        if word(begins, to) == 0:
-            put_word(begins, to, there)
-            there += 8 * n * c
+    there = begin + 8 * (2 * n * c + LINE)
+    for to in range(workers):
+        put_word(begins, to, begin if to == mine else there)
+        there += 0 if to == mine else 8 * (n * c + LINE)
     places = begins.copy()
     _part_rows(rows, first, columns, placing, owners, places)
     own = (word(places, mine) - begin) // (8 * c)

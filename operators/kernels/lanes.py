@@ -112,26 +112,12 @@ def begin_streams(run):  # type: ignore[no-untyped-def]
 
 @borrowing
 def post(run, peer, at, words):  # type: ignore[no-untyped-def]
-    """Begin to send `words` words at the address `at` to a worker, which must stay there until `deliver` has ended, or
-    are in the lane already (`vacant`)."""
+    """Begin to send `words` words at the address `at` to a worker, which must stay there until `deliver` has ended."""
     stream = _stream(run, peer)
     store(stream, AT, at)
     store(stream, LEFT, words)
     store(stream, WRITTEN, 0)
     _expect(run, peer)
-
-
-@borrowing
-def vacant(run, peer, words):  # type: ignore[no-untyped-def]
-    """Where `words` words that are posted next may be written in the lane to a worker itself; 0 if there is no room for
-    them in one piece."""
-    stream = _opened(run, peer)
-    lane, size = load(stream, OUT), load(stream, SIZE)
-    head = load(lane, HEAD)
-    at = (head + HEADER) % size
-    if HEADER + words > size - (head - acquire(lane + 8 * TAIL)) or at + words > size:
-        return 0
-    return lane + 8 * (ROOM + at)
 
 
 @borrowing
@@ -181,9 +167,7 @@ def _opened(run, peer):  # type: ignore[no-untyped-def]
 
 @borrowing
 def _copy_in(ring, size, at, source, count):  # type: ignore[no-untyped-def]
-    """Copy words into a ring, from place `at` on, unless they are there already (`vacant`)."""
-    if source == ring + 8 * at:
-        return
+    """Copy words into a ring, from place `at` on."""
     first = min(count, size - at)
     copy_bytes(ring + 8 * at, source, 8 * first)
     copy_bytes(ring, source + 8 * first, 8 * (count - first))
