@@ -101,6 +101,7 @@ class HistoryCache:
 
     Forks of a trace share it in order to share its memory: each epoch runs on a fork and would otherwise allocate it
     anew. They take turns (`serve`).
+    A reduction that keeps covers has a cache of its own, which is of no trace.
     """
 
     __slots__ = (

@@ -92,8 +92,8 @@ class RunningTraces:
         return True
 
     def _describe_cache(self, i: int, cache: HistoryCache, number: int, table: Ints, columns: Ints) -> bool:
-        """Write where the arrays of a cache are, and those of the trace of this number. Returns whether it can be used
-        in a kernel."""
+        """Write where the arrays of a cache are, lent for the trace of this number, and that trace's table and columns.
+        Returns whether a kernel can use them."""
         lent = cache.lend(number)
         if lent.nbytes > _LARGE:
             return False
