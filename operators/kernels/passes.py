@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels.joining import multiply
-from vernier.storage.kernels.cells import cell, put, word
+from vernier.storage.kernels.cells import cell, put, put_word, word
 from vernier.storage.kernels.inlining import inlined
 from vernier.storage.kernels.sorting import add_checked
 from vernier.storage.kernels.status import OK, OVERFLOW
@@ -50,14 +50,14 @@ def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-
     width, w = total - tail, words.shape[0]
     block = np.empty((registers, _BLOCK), np.int64)
     alive = np.empty(_BLOCK, np.bool_)
-    diff = np.empty(_BLOCK, np.int64)
-    out = np.empty((n, w + tail), np.int64)
+    diff, places = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
+    out = np.empty((n + 1, w + tail), np.int64)
     count = 0
     for start in range(0, n, _BLOCK):
         m = min(_BLOCK, n - start)
         for i in range(m):
             alive[i] = True
-            diff[i] = cell(data, start + i, total - 1)
+            put_word(diff, i, cell(data, start + i, total - 1))
         for p in range(code.shape[0]):
             op, dst, a, b = code[p, 0], code[p, 1], code[p, 2], code[p, 3]
             bad = False
@@ -66,95 +66,104 @@ def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-
                     put(block, dst, i, cell(data, start + i, a))
             elif op == CONST:
                 for i in range(m):
-                    block[dst, i] = constants[a]
+                    put(block, dst, i, word(constants, a))
             elif op == ADD:
                 for i in range(m):
-                    block[dst, i], wrapped = add_checked(block[a, i], block[b, i])
+                    made, wrapped = add_checked(cell(block, a, i), cell(block, b, i))
+                    put(block, dst, i, made)
                     bad |= wrapped & alive[i]
             elif op == SUB:
                 for i in range(m):
-                    x, y = block[a, i], block[b, i]
+                    x, y = cell(block, a, i), cell(block, b, i)
                     # x - y = x + ~y + 1: the difference overflows if the signs differ and the result has the sign of y.
                     z = x - y
-                    block[dst, i] = z
+                    put(block, dst, i, z)
                     bad |= (((x ^ y) & (x ^ z)) < 0) & alive[i]
             elif op == MUL:
                 for i in range(m):
-                    block[dst, i], wrapped = multiply(block[a, i], block[b, i])
+                    made, wrapped = multiply(cell(block, a, i), cell(block, b, i))
+                    put(block, dst, i, made)
                     bad |= wrapped & alive[i]
             elif op == EQ:
                 for i in range(m):
-                    block[dst, i] = np.int64(block[a, i] == block[b, i])
+                    put(block, dst, i, np.int64(cell(block, a, i) == cell(block, b, i)))
             elif op == NE:
                 for i in range(m):
-                    block[dst, i] = np.int64(block[a, i] != block[b, i])
+                    put(block, dst, i, np.int64(cell(block, a, i) != cell(block, b, i)))
             elif op == LT:
                 for i in range(m):
-                    block[dst, i] = np.int64(block[a, i] < block[b, i])
+                    put(block, dst, i, np.int64(cell(block, a, i) < cell(block, b, i)))
             elif op == LE:
                 for i in range(m):
-                    block[dst, i] = np.int64(block[a, i] <= block[b, i])
+                    put(block, dst, i, np.int64(cell(block, a, i) <= cell(block, b, i)))
             elif op == AND:
                 for i in range(m):
-                    block[dst, i] = block[a, i] & block[b, i]
+                    put(block, dst, i, cell(block, a, i) & cell(block, b, i))
             elif op == OR:
                 for i in range(m):
-                    block[dst, i] = block[a, i] | block[b, i]
+                    put(block, dst, i, cell(block, a, i) | cell(block, b, i))
             elif op == NOT:
                 for i in range(m):
-                    block[dst, i] = block[a, i] ^ 1
+                    put(block, dst, i, cell(block, a, i) ^ 1)
             elif op == MASK:
                 for i in range(m):
-                    block[dst, i] = block[a, i] if block[b, i] != 0 else 0
+                    put(block, dst, i, cell(block, a, i) if cell(block, b, i) != 0 else 0)
             elif op == KEEP:
                 for i in range(m):
-                    alive[i] &= block[a, i] != 0
+                    alive[i] &= cell(block, a, i) != 0
             elif op == MUST:
                 for i in range(m):
-                    bad |= (block[a, i] == 0) & alive[i]
+                    bad |= (cell(block, a, i) == 0) & alive[i]
             elif op == QUOTIENT:
                 for i in range(m):
-                    x, y = block[a, i], block[b, i]
+                    x, y = cell(block, a, i), cell(block, b, i)
                     wraps = (x == _LEAST) & (y == -1)
                     bad |= wraps & alive[i]
                     y = np.int64(1) if (y == 0) | wraps else y
                     z = x // y
                     # Rounded down; where the signs differ, that is away from zero.
-                    block[dst, i] = z + np.int64((z < 0) & (z * y != x))
+                    put(block, dst, i, z + np.int64((z < 0) & (z * y != x)))
             elif op == REMAINDER:
                 for i in range(m):
-                    x, y = block[a, i], block[b, i]
+                    x, y = cell(block, a, i), cell(block, b, i)
                     y = np.int64(1) if (y == 0) | (y == -1) else y
                     z = x % y
-                    block[dst, i] = z - y if (z != 0) & ((x < 0) != (y < 0)) else z
+                    put(block, dst, i, z - y if (z != 0) & ((x < 0) != (y < 0)) else z)
             elif op == DOUBLE:
                 for i in range(m):
-                    block[dst, i] = _word(np.float64(block[a, i]))
+                    put(block, dst, i, _word(np.float64(cell(block, a, i))))
             elif op == ADD_DOUBLES:
                 for i in range(m):
-                    block[dst, i] = _word(_double(block[a, i]) + _double(block[b, i]))
+                    put(block, dst, i, _word(_double(cell(block, a, i)) + _double(cell(block, b, i))))
             elif op == SUB_DOUBLES:
                 for i in range(m):
-                    block[dst, i] = _word(_double(block[a, i]) - _double(block[b, i]))
+                    put(block, dst, i, _word(_double(cell(block, a, i)) - _double(cell(block, b, i))))
             elif op == MUL_DOUBLES:
                 for i in range(m):
-                    block[dst, i] = _word(_double(block[a, i]) * _double(block[b, i]))
+                    put(block, dst, i, _word(_double(cell(block, a, i)) * _double(cell(block, b, i))))
             elif op == DIV_DOUBLES:
                 for i in range(m):
-                    by = _double(block[b, i] if block[b, i] != 0 else 1)  # null where it is 0
-                    block[dst, i] = _word(_double(block[a, i]) / by)
+                    by = _double(cell(block, b, i) if cell(block, b, i) != 0 else 1)  # null where it is 0
+                    put(block, dst, i, _word(_double(cell(block, a, i)) / by))
             else:
                 for i in range(m):
-                    diff[i], wrapped = multiply(diff[i], block[a, i])
+                    made, wrapped = multiply(word(diff, i), cell(block, a, i))
+                    put_word(diff, i, made)
                     bad |= wrapped & alive[i]
             if bad:
                 return out[:0], OVERFLOW
+        # A row that is dropped is written, too, to a place behind all others: a branch would often be guessed wrong.
         for i in range(m):
-            if alive[i]:
-                for c in range(w):
-                    put(out, count, c, cell(block, word(words, c), i))
-                for c in range(tail - 1):
-                    put(out, count, w + c, cell(data, start + i, width + c))
-                put(out, count, w + tail - 1, diff[i])
-                count += 1
+            kept = np.int64(alive[i])
+            put_word(places, i, (count & -kept) | (n & (kept - 1)))
+            count += kept
+        for c in range(w):
+            register = word(words, c)
+            for i in range(m):
+                put(out, word(places, i), c, cell(block, register, i))
+        for c in range(tail - 1):
+            for i in range(m):
+                put(out, word(places, i), w + c, cell(data, start + i, width + c))
+        for i in range(m):
+            put(out, word(places, i), w + tail - 1, word(diff, i))
     return out[:count], OK
