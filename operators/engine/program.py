@@ -18,6 +18,7 @@ from vernier.operators.kernels import programs as layout
 from vernier.operators.kernels import runs
 from vernier.operators.kernels.exchanging import TO_ONE
 from vernier.operators.kernels.joining import FRESH, KEY, OTHER
+from vernier.operators.kernels.passes import LOAD
 from vernier.operators.kernels.programs import COVERS, IN_ORDER, TOTAL
 from vernier.operators.physical.stage_compiler import Pass, passes_of
 from vernier.operators.planning.constants import ConstantOp
@@ -52,6 +53,9 @@ from vernier.operators.planning.stages import Stage, Take, Words
 from vernier.storage.trace.batch import keyed_columns
 from vernier.storage.trace.prefix_index import Column
 from vernier.storage.updates import Ints, sort_columns
+
+_SENDERS = (ArrangeOp, AccumulateOp, ConsolidateOp, CheckOp)
+"""Operators that may send all rows of their input to the owners of their keys."""
 
 
 class Unfit(Exception):
@@ -149,6 +153,13 @@ class _Writer:
         readers = [one for one in self.order if op.id in one.inputs]
         return not self.plan.sources[op.source].text_words and all(getattr(one, "exchange", False) for one in readers)
 
+    def is_sent(self, op: Op) -> bool:
+        """Whether all rows that an operator emits go to their owners next, and nothing else reads them."""
+        readers = [one for one in self.order if op.id in one.inputs]
+        if len(readers) == 1 and isinstance(readers[0], UnionOp):
+            return self.is_sent(readers[0])
+        return len(readers) == 1 and isinstance(readers[0], _SENDERS) and readers[0].exchange
+
     def put(self, *parts: Iterable[int]) -> int:
         """Add constants; where they begin."""
         at = len(self.pool)
@@ -161,20 +172,24 @@ class _Writer:
         self.buckets += 1
         return self.buckets - 1
 
-    def stages(self, op: LinearOp | JoinOp, width: int) -> tuple[int, int]:
-        """Where the constants of an operator's stages begin, and how many stages there are."""
+    def stages(self, op: LinearOp | JoinOp, width: int, read: Words | None = None) -> tuple[int, int]:
+        """Where the constants of an operator's stages begin, and how many stages there are. read: which words of its
+        rows the first stage gets; None: all."""
         at, count, tail = len(self.pool), 0, self._tail(op)
         for one in passes_of(self.plan, op, width):
             if isinstance(one, Take):
-                self.put((layout.TAKE, tail, len(one.words)), one.words)
+                taken = one.words if read is None else [read.index(word) for word in one.words]
+                self.put((layout.TAKE, tail, len(taken)), taken)
             elif isinstance(one, Pass):
                 code, constants, registers, words = one.program
+                if read is not None:
+                    code = _moved(code, read)
                 head = (layout.PASS, tail, len(code), len(constants), registers, len(words))
                 self.put(head, code.ravel(), constants, words)
             else:
                 self.put((layout.CALL, tail, len(self.called)))
                 self.called.append((op.id, one))
-            count += 1
+            count, read = count + 1, None
         self.put((0,) * 6)  # the kernel reads six words of each stage
         return at, count
 
@@ -243,20 +258,33 @@ class _Writer:
         }
 
     def join(self, op: JoinOp) -> dict[int, int]:
-        left = [{1: FRESH, 2: OTHER}.get(side, KEY) for side, _ in op.columns]
-        right = [{1: OTHER, 2: FRESH}.get(side, KEY) for side, _ in op.columns]
-        at, count = self.stages(op, len(op.columns))
+        read = self.words_read(op)
+        columns = [op.columns[word] for word in read]
+        left = [{1: FRESH, 2: OTHER}.get(side, KEY) for side, _ in columns]
+        right = [{1: OTHER, 2: FRESH}.get(side, KEY) for side, _ in columns]
+        at, count = self.stages(op, len(op.columns), read)
         return {
             layout.KIND: layout.JOIN,
             layout.INPUT: self.places[op.left],
             layout.OTHER: self.places[op.right],
             layout.BUCKET: self.bucket(),
             layout.A: self.put(left, right),
-            layout.B: self.put(index for _, index in op.columns),
-            layout.C: len(op.columns),
+            layout.B: self.put(index for _, index in columns),
+            layout.C: len(columns),
             layout.D: at,
             layout.SIZE: count,
+            layout.E: int(self.is_sent(op)),
         }
+
+    def words_read(self, op: JoinOp) -> Words:
+        """The words of its pairs that a join's first stage reads."""
+        first = next(iter(passes_of(self.plan, op, len(op.columns))), None)
+        if isinstance(first, Take):
+            return tuple(sorted(set(first.words)))
+        if isinstance(first, Pass):
+            code = first.program[0]
+            return tuple(np.unique(code[code[:, 0] == LOAD, 2]).tolist())
+        return tuple(range(len(op.columns)))
 
     def reduction(self, op: ReductionOp) -> dict[int, int]:
         """What all reductions have."""
@@ -443,10 +471,18 @@ class _Writer:
         }
 
     def leave(self, op: LeaveOp) -> dict[int, int]:
-        return {layout.KIND: layout.LEAVE, layout.BUCKET: self.bucket(), **self.input(op)}
+        chains = int(self.is_sent(op))
+        return {layout.KIND: layout.LEAVE, layout.BUCKET: self.bucket(), layout.E: chains, **self.input(op)}
 
     def _tail(self, op: Op) -> int:
         return self.plan.scopes[op.scope].depth + 2
+
+
+def _moved(code: Ints, read: Words) -> Ints:
+    """A pass's instructions for rows that have only the words `read`."""
+    moved, loads = code.copy(), code[:, 0] == LOAD
+    moved[loads, 2] = np.searchsorted(read, code[loads, 2])
+    return moved
 
 
 _WRITERS: Mapping[type[Op], Callable[[_Writer, Any], dict[int, int]]] = {

@@ -9,7 +9,7 @@ from numba import njit
 
 from vernier.operators.kernels.inputs import emitted, key_updates, of
 from vernier.operators.kernels.lanes import accept, agree, deliver, post, wanted
-from vernier.operators.kernels.programs import DEPTH, KEYS, ROUTE, VALS
+from vernier.operators.kernels.programs import DEPTH, KEYS, ROUTE, VALS, E
 from vernier.operators.kernels.runs import (
     AGREED,
     FIRST,
@@ -18,9 +18,10 @@ from vernier.operators.kernels.runs import (
     NOT_HERE,
     WORKERS,
     emit,
-    outs_of,
+    first_piece,
+    next_piece,
+    piece,
     pool_words,
-    rows_of,
     slot,
 )
 from vernier.storage.kernels.cells import cell, put_word, word
@@ -43,6 +44,12 @@ at once.
 def travels(run, route):  # type: ignore[no-untyped-def]
     """Whether rows go to other workers. route: where its constants are, or -1."""
     return route >= 0 and load(run, WORKERS) > 1
+
+
+@borrowing
+def chains(run, op):  # type: ignore[no-untyped-def]
+    """Whether the rows of an operator may stay in several matrices, because an exchange copies them anyway."""
+    return of(run, op, E) > 0 and load(run, WORKERS) > 1
 
 
 @borrowing
@@ -86,6 +93,15 @@ def _has_far_text(rows, at, placing, workers, mine):  # type: ignore[no-untyped-
     return False
 
 
+@borrowing
+def _place(slots, i, key, placing):  # type: ignore[no-untyped-def]
+    """Write into `placing` where the words `key` of a piece's updates are. Returns how many columns precede them."""
+    first = slot(slots, i, FIRST)
+    for j in range(key.shape[0]):
+        put_word(placing, j, first + word(key, j))
+    return first
+
+
 @njit(cache=True)
 def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     """The updates of operator `source` on all workers that this one owns, in any order: (rows, status). Every worker
@@ -95,16 +111,17 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     route += ROUTE_WORDS
     key, columns, texts = pool_words(run, route, k), pool_words(run, route + k, c), pool_words(run, route + k + c, t)
     workers, mine = load(run, WORKERS), load(run, INDEX)
-    n, first = emitted(run, source), slot(outs_of(run), source, FIRST)
-    rows = rows_of(run, source) if n > 0 else matrix(0, 0, 0)
-    placing, begins = np.empty(k, np.int64), np.empty(workers, np.int64)
-    for j in range(k):
-        put_word(placing, j, first + word(key, j))
+    n, placing, begins = emitted(run, source), np.empty(k, np.int64), np.empty(workers, np.int64)
     # If all rows go to worker 0, it owns them as if it were the only one.
     owners, others = (1, min(mine, 1)) if word(sizes, 0) == TO_ONE else (workers, workers - 1)
-    for text in range(t):
-        if _has_far_text(rows, first + word(texts, text), placing, owners, mine):
-            return rows, NOT_HERE
+    if t > 0 and n > 0:
+        slots, i = first_piece(run, source)
+        while i >= 0:
+            first = _place(slots, i, key, placing)
+            for text in range(t):
+                if _has_far_text(piece(slots, i), first + word(texts, text), placing, owners, mine):
+                    return matrix(0, 0, 0), NOT_HERE
+            i = next_piece(run, slots, i)
     # This worker's own rows, and room for those that come: often as many as are sent. Then what is sent: no worker gets
     # more than all rows, and memory that is not touched costs nothing.
     out = np.empty(2 * n * c + LINE + others * (n * c + LINE), np.int64)
@@ -114,7 +131,12 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
         put_word(begins, to, begin if to == mine else there)
         there += 0 if to == mine else 8 * (n * c + LINE)
     places = begins.copy()
-    _part_rows(rows, first, columns, placing, owners, places)
+    if n > 0:
+        slots, i = first_piece(run, source)
+        while i >= 0:
+            first = _place(slots, i, key, placing)
+            _part_rows(piece(slots, i), first, columns, placing, owners, places)
+            i = next_piece(run, slots, i)
     own = (word(places, mine) - begin) // (8 * c)
     for to in range(workers):
         if to != mine:
@@ -122,7 +144,7 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     status = deliver(run, False)
     if status != 0:
         drop(sent)
-        return rows, status
+        return matrix(0, 0, 0), status
     store(run, AGREED, agree(run))
     come = 0
     for peer in range(workers):

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from vernier.operators.kernels import group_steps, reductions, steps
-from vernier.operators.kernels.exchanging import exchanged_into, route_of
+from vernier.operators.kernels.exchanging import chains, exchanged_into, route_of
 from vernier.operators.kernels.inputs import emitted, of, traces_of
 from vernier.operators.kernels.lanes import (
     ABORTED,
@@ -176,10 +176,10 @@ def _step(run, op):  # type: ignore[no-untyped-def]
     if kind == ENTER:
         return steps.enter(run, op)
     if kind == VARIABLE:
-        gather(run, of(run, op, BUCKET), load(run, NOW), op)
+        gather(run, of(run, op, BUCKET), load(run, NOW), op, False)
         return 0
     if kind == LEAVE:
-        gather(run, of(run, op, BUCKET), 0, op)
+        gather(run, of(run, op, BUCKET), 0, op, chains(run, op))
         return 0
     if kind == VIEW:
         return _show(run, op)

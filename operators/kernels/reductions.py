@@ -135,7 +135,7 @@ def visited(run, op, source):  # type: ignore[no-untyped-def]
     """The keys that a reduction visits in this step: those that its input has changed and those that wait."""
     fresh, k, none = is_fresh(run, source, op), of(run, op, KEYS), matrix(0, 0, 1 + of(run, op, KEYS))
     if of(run, op, DEPTH) > 0:
-        gather(run, of(run, op, BUCKET), load(run, NOW), op)
+        gather(run, of(run, op, BUCKET), load(run, NOW), op, False)
     if not fresh and emitted(run, op) == 0:
         return none
     given = rows_of(run, source) if fresh else none

@@ -45,10 +45,11 @@ RUN_WORDS = 79
 ANSWER_WORDS = 1 << 9
 """How many words small outputs of views have together."""
 
-OWNER, AT, ROWS, WIDTH, FIRST, KEYED, NEXT, SLOT_WORDS = range(8)
+OWNER, AT, ROWS, WIDTH, FIRST, KEYED, CHAIN, NEXT, SLOT_WORDS = range(9)
 """Words of a slot: its owner, its matrix, how many columns to skip (1 for the hash of keyed rows), and, for keyed rows
-that are sorted and consolidated, one more than the number of key words, else 0. Then the next part of a chain + 1; for
-a join, how much of its right side it has seen; for a view, whether its words are in the order of its schema."""
+that are sorted and consolidated, one more than the number of key words, else 0. If an operator's output is a chain of
+parts instead of a matrix, its first part + 1, else 0. Then the next part of a chain + 1; for a join, how much of its
+right side it has seen; for a view, whether its words are in the order of its schema."""
 MARK = NEXT
 
 ROUNDS = 1 << 10
@@ -100,8 +101,7 @@ def pool_rows(run, first, rows, columns):  # type: ignore[no-untyped-def]
 @allocating
 def rows_of(run, op):  # type: ignore[no-untyped-def]
     """The matrix in an operator's slot, columns to skip included; not owned."""
-    outs = outs_of(run)
-    return matrix(slot(outs, op, AT), slot(outs, op, ROWS), slot(outs, op, WIDTH))
+    return piece(outs_of(run), op)
 
 
 @njit(cache=True)
@@ -112,6 +112,7 @@ def _fill(slots, i, rows, first, keyed):  # type: ignore[no-untyped-def]
     set_slot(slots, i, WIDTH, rows.shape[1])
     set_slot(slots, i, FIRST, first)
     set_slot(slots, i, KEYED, keyed)
+    set_slot(slots, i, CHAIN, 0)
 
 
 @borrowing
@@ -120,10 +121,25 @@ def _copy_slot(slots, i, others, j):  # type: ignore[no-untyped-def]
         set_slot(others, j, c, slot(slots, i, c))
 
 
+@borrowing
+def _free(run, part):  # type: ignore[no-untyped-def]
+    """A part whose rows have been taken can be used again. Returns the next one of its chain."""
+    parts = parts_of(run)
+    following = slot(parts, part - 1, NEXT)
+    set_slot(parts, part - 1, NEXT, load(run, FREE))
+    store(run, FREE, part)
+    return following
+
+
 @njit(cache=True)
 def clear(run, op):  # type: ignore[no-untyped-def]
     """Empty an operator's slot."""
     outs = outs_of(run)
+    part = slot(outs, op, CHAIN)
+    while part != 0:
+        drop(slot(parts_of(run), part - 1, OWNER))
+        part = _free(run, part)
+    set_slot(outs, op, CHAIN, 0)
     if slot(outs, op, OWNER) != 0:
         drop(slot(outs, op, OWNER))
         set_slot(outs, op, OWNER, 0)
@@ -144,6 +160,8 @@ def pass_on(run, source, op, keyed):  # type: ignore[no-untyped-def]
     outs = outs_of(run)
     _copy_slot(outs, source, outs, op)
     set_slot(outs, op, KEYED, keyed)
+    # A chain has one reader.
+    set_slot(outs, source, CHAIN, 0)
     if slot(outs, op, OWNER) != 0:
         retain(slot(outs, op, OWNER))
 
@@ -155,6 +173,37 @@ def copy_updates(at, size, width, first, rows, count):  # type: ignore[no-untype
         copy_bytes(rows.ctypes.data + 8 * width * count, at, 8 * width * size)
     else:
         copy_rows(matrix(at, size, width), first, size, rows, count)
+
+
+@borrowing
+def first_piece(run, op):  # type: ignore[no-untyped-def]
+    """Where the first matrix of an operator's output is: (slots, its number there)."""
+    part = slot(outs_of(run), op, CHAIN)
+    return (outs_of(run), op) if part == 0 else (parts_of(run), part - 1)
+
+
+@borrowing
+def next_piece(run, slots, i):  # type: ignore[no-untyped-def]
+    """The number of the next matrix; -1 if there is none."""
+    return slot(slots, i, NEXT) - 1 if slots == parts_of(run) else -1
+
+
+@allocating
+def piece(slots, i):  # type: ignore[no-untyped-def]
+    """The matrix of a slot; not owned."""
+    return matrix(slot(slots, i, AT), slot(slots, i, ROWS), slot(slots, i, WIDTH))
+
+
+@njit(cache=True)
+def copy_output(run, op, rows, count):  # type: ignore[no-untyped-def]
+    """Copy the updates that an operator has emitted to rows[count:]. Returns where they end."""
+    slots, i = first_piece(run, op)
+    while i >= 0:
+        size = slot(slots, i, ROWS)
+        copy_updates(slot(slots, i, AT), size, slot(slots, i, WIDTH), slot(slots, i, FIRST), rows, count)
+        count += size
+        i = next_piece(run, slots, i)
+    return count
 
 
 @njit(cache=True)
@@ -221,8 +270,9 @@ def put_part(run, bucket, at, rows, first, keyed):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True)
-def gather(run, bucket, at, op):  # type: ignore[no-untyped-def]
-    """Move the parts that wait in a bucket for a round into an operator's slot, which is empty, as one matrix."""
+def gather(run, bucket, at, op, chains_them):  # type: ignore[no-untyped-def]
+    """Move the parts that wait in a bucket for a round into an operator's slot, which is empty, as one matrix or, with
+    `chains_them`, as the chain that they are."""
     chains, place = load(run, CHAINS), 2 * (bucket * ROUNDS + at)
     part, parts = load(chains, place), parts_of(run)
     if part == 0:
@@ -230,13 +280,16 @@ def gather(run, bucket, at, op):  # type: ignore[no-untyped-def]
     store(chains, place, 0)
     if slot(parts, part - 1, NEXT) == 0:
         _copy_slot(parts, part - 1, outs_of(run), op)
-        set_slot(parts, part - 1, NEXT, load(run, FREE))
-        store(run, FREE, part)
+        _free(run, part)
         return
     count, one = 0, part
     while one != 0:
         count += slot(parts, one - 1, ROWS)
         one = slot(parts, one - 1, NEXT)
+    if chains_them:
+        set_slot(outs_of(run), op, ROWS, count)
+        set_slot(outs_of(run), op, CHAIN, part)
+        return
     rows = np.empty((count, slot(parts, part - 1, WIDTH) - slot(parts, part - 1, FIRST)), np.int64)
     count = 0
     while part != 0:
@@ -244,8 +297,5 @@ def gather(run, bucket, at, op):  # type: ignore[no-untyped-def]
         copy_updates(slot(parts, part - 1, AT), size, slot(parts, part - 1, WIDTH), first, rows, count)
         count += size
         drop(slot(parts, part - 1, OWNER))
-        following = slot(parts, part - 1, NEXT)
-        set_slot(parts, part - 1, NEXT, load(run, FREE))
-        store(run, FREE, part)
-        part = following
+        part = _free(run, part)
     emit(run, op, rows, 0, 0)

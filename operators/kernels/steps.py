@@ -7,7 +7,7 @@ Python must run the slice.
 import numpy as np
 from numba import njit
 
-from vernier.operators.kernels.exchanging import exchanged_into, exchanged_keyed, route_of, travels
+from vernier.operators.kernels.exchanging import chains, exchanged_into, exchanged_keyed, route_of, travels
 from vernier.operators.kernels.inputs import (
     emitted,
     has_keyed,
@@ -45,7 +45,6 @@ from vernier.operators.kernels.programs import (
 )
 from vernier.operators.kernels.runs import (
     CONSOLIDATE,
-    FIRST,
     KEYED,
     LOWER,
     MADE_AT,
@@ -66,6 +65,7 @@ from vernier.operators.kernels.runs import (
     TOUCHED_KEYS,
     WORKED,
     clear,
+    copy_output,
     copy_updates,
     dense,
     emit,
@@ -177,9 +177,7 @@ def union(run, op):  # type: ignore[no-untyped-def]
     for i in range(inputs.shape[0]):
         source = word(inputs, i)
         if emitted(run, source) > 0:
-            rows, first = rows_of(run, source), slot(outs_of(run), source, FIRST)
-            copy_updates(rows.ctypes.data, rows.shape[0], rows.shape[1], first, out, count)
-            count += rows.shape[0]
+            count = copy_output(run, source, out, count)
     emit(run, op, out, 0, 0)
     return 0
 
@@ -269,7 +267,7 @@ def join(run, op):  # type: ignore[no-untyped-def]
         if status != 0:
             return status
     set_slot(outs, op, MARK, mark_of(traces, of(run, right, TRACE)))
-    gather(run, of(run, op, BUCKET), round_of(run, op), op)
+    gather(run, of(run, op, BUCKET), round_of(run, op), op, chains(run, op))
     return 0
 
 
@@ -330,7 +328,7 @@ def variable_collects(run, op, limit, truncates):  # type: ignore[no-untyped-def
         if status != 0:
             return status
     clear(run, spare)
-    gather(run, bucket, later, spare)
+    gather(run, bucket, later, spare, False)
     if emitted(run, spare) == 0:
         return 0
     columns = pool_words(run, of(run, op, A), of(run, op, SIZE))

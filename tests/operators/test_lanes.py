@@ -107,7 +107,7 @@ def test_several_workers_change_the_same(name: str, workers: int) -> None:
 
 @pytest.mark.parametrize("room", [7, 101, 1001])
 def test_rows_come_through_lanes_of_any_size(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
-    # With little room rows travel in pieces; with more, most are parted into the lane, but not at its end.
+    # With little room rows travel in pieces, and the ring's end is within one.
     expected, _ = answers("bfs", 1)
     monkeypatch.setattr(lanes, "WORDS", kernel.ROOM + room)
     monkeypatch.setattr(exchange, "WORDS", kernel.ROOM + room)
