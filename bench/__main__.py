@@ -19,7 +19,7 @@ OUT = ROOT / "build" / "bench.jsonl"
 
 EXACT = "vernier,differential"
 BOTH = "vernier,differential,vernier/batch,differential/batch"
-TWO = "vernier,vernier:2,vernier-threads:2,differential,differential:2"
+TWO = "vernier,vernier:2,vernier*2,vernier-threads:2,differential,differential:2,differential*2"
 """With many short turns: the speed of a machine's cores changes, and two workers have that of the slower one."""
 
 

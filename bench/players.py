@@ -23,16 +23,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Spec:
-    """One player, as the command line names it: NAME[:WORKERS][@CORE][/batch], e.g. `differential:2`, `vernier@1` or
-    `vernier/batch`.
+    """One player, as the command line names it: NAME[:WORKERS][*COPIES][@CORE][/batch], e.g. `differential:2`,
+    `vernier@1` or `vernier/batch`.
 
-    core: the only one that it may use. name: vernier, vernier-threads, differential, differential-count (its `count`
-    operator where `count_total` would do, for degrees) or pathway. With `/batch` the updates of a batch share a time.
+    name: vernier, vernier-threads, differential, differential-count (its `count` operator where `count_total` would do,
+    for degrees) or pathway. copies: how many of it do the same at the same time and share nothing, as `vernier*2`. The
+    speed that is left to each of them is what the machine could give to as many workers. core: the only one that it may
+    use. With `/batch` the updates of a batch share a time.
     """
 
     text: str
     name: str
     workers: int
+    copies: int
     exact: bool
     core: int | None
 
@@ -41,11 +44,14 @@ class Spec:
         """Read it."""
         left, _, resolution = text.partition("/")
         left, _, core = left.partition("@")
+        left, _, copies = left.partition("*")
         name, _, workers = left.partition(":")
         if name not in COMMANDS or resolution not in ("", "batch"):
             known = ", ".join(COMMANDS)
-            raise SystemExit(f"no player {text!r}; there are NAME[:WORKERS][@CORE][/batch] with NAME of {known}")
-        return Spec(text, name, int(workers or 1), not resolution, int(core) if core else None)
+            form = "NAME[:WORKERS][*COPIES][@CORE][/batch]"
+            raise SystemExit(f"no player {text!r}; there are {form} with NAME of {known}")
+        counts = int(workers or 1), int(copies or 1)
+        return Spec(text, name, *counts, not resolution, int(core) if core else None)
 
 
 def _vernier(program: str, tail: list[str]) -> list[str]:
@@ -78,16 +84,19 @@ COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
 
 
 class Player:
-    """A process that runs a program."""
+    """A process that runs a program, or several that run it at the same time."""
 
     def __init__(self, spec: Spec, program: str, edges: Path, window: int, log: Path | None = None) -> None:
         self.spec, self.log = spec, log
         tail = [str(edges), str(window), str(spec.workers), *([str(log)] if log else [])]
-        self._process = subprocess.Popen(
-            COMMANDS[spec.name](program, tail), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = COMMANDS[spec.name](program, tail)
+        self._processes = [
+            subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(spec.copies)
+        ]
         if spec.core is not None:
-            os.sched_setaffinity(self._process.pid, {spec.core})
+            for process in self._processes:
+                os.sched_setaffinity(process.pid, {spec.core})
 
     def load(self) -> dict[str, Any]:
         """The first edges."""
@@ -107,23 +116,30 @@ class Player:
         return {row: diff for row, diff in found.items() if diff}
 
     def _ask(self, command: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.spec.text} ended with status {self._process.wait()} on {command!r}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        """The answer; of copies, all times of all of them, and the rest of the first."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(command + "\n")
+            process.stdin.flush()
+        answers: list[dict[str, Any]] = []
+        for process in self._processes:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                raise SystemExit(f"{self.spec.text} ended with status {process.wait()} on {command!r}")
+            answers.append(json.loads(line))
+        for clock in {"wall_ns", "cpu_ns"} & answers[0].keys():
+            answers[0][clock] = [taken for one in answers for taken in one[clock]]
+        return answers[0]
 
     def __enter__(self) -> Player:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is not None:
-            self._process.terminate()
-        self._process.communicate()
+        for process in self._processes:
+            if kind is not None:
+                process.terminate()
+            process.communicate()
 
 
 def start(

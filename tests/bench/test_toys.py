@@ -14,7 +14,7 @@ from bench.__main__ import FULL, SHORT
 ROOT = Path(__file__).resolve().parents[2]
 RACE = ["--nodes", "50", "--edges", "100", "--batch", "10", "--updates", "40"]
 TOYS: dict[str, list[str]] = {
-    "race": [*RACE, "--turns", "1", "--players", "vernier,vernier/batch"],
+    "race": [*RACE, "--turns", "1", "--players", "vernier,vernier*2,vernier/batch"],
     "sustained": ["--nodes", "50", "--edges", "100", "--updates", "2000", "--window", "100", "--players", "vernier"],
     "profile": [*RACE],
     "engine": [*RACE],
