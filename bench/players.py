@@ -128,6 +128,8 @@ class Player:
             if not line:
                 raise SystemExit(f"{self.spec.text} ended with status {process.wait()} on {command!r}")
             answers.append(json.loads(line))
+        if any(one.get(key) != answers[0].get(key) for one in answers for key in ("timed", "timeless")):
+            raise SystemExit(f"the answers of the copies of {self.spec.text} differ")
         for clock in {"wall_ns", "cpu_ns"} & answers[0].keys():
             answers[0][clock] = [taken for one in answers for taken in one[clock]]
         return answers[0]

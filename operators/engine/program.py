@@ -54,9 +54,6 @@ from vernier.storage.trace.batch import keyed_columns
 from vernier.storage.trace.prefix_index import Column
 from vernier.storage.updates import Ints, sort_columns
 
-_SENDERS = (ArrangeOp, AccumulateOp, ConsolidateOp, CheckOp)
-"""Operators that may send all rows of their input to the owners of their keys."""
-
 
 class Unfit(Exception):
     """A plan that the kernel cannot run."""
@@ -150,15 +147,19 @@ class _Writer:
     def is_parted(self, op: InputOp) -> bool:
         """Whether all who read a source part its updates by owner, in kernels: contents of long texts do not travel
         there."""
-        readers = [one for one in self.order if op.id in one.inputs]
+        readers = self.readers(op)
         return not self.plan.sources[op.source].text_words and all(getattr(one, "exchange", False) for one in readers)
 
     def is_sent(self, op: Op) -> bool:
         """Whether all rows that an operator emits go to their owners next, and nothing else reads them."""
-        readers = [one for one in self.order if op.id in one.inputs]
-        if len(readers) == 1 and isinstance(readers[0], UnionOp):
-            return self.is_sent(readers[0])
-        return len(readers) == 1 and isinstance(readers[0], _SENDERS) and readers[0].exchange
+        readers = self.readers(op)
+        if len(readers) != 1:
+            return False
+        return self.is_sent(readers[0]) if isinstance(readers[0], UnionOp) else getattr(readers[0], "exchange", False)
+
+    def readers(self, op: Op) -> list[Op]:
+        """The operators that an operator feeds."""
+        return [one for one in self.order if op.id in one.inputs]
 
     def put(self, *parts: Iterable[int]) -> int:
         """Add constants; where they begin."""

@@ -114,14 +114,6 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
     n, placing, begins = emitted(run, source), np.empty(k, np.int64), np.empty(workers, np.int64)
     # If all rows go to worker 0, it owns them as if it were the only one.
     owners, others = (1, min(mine, 1)) if word(sizes, 0) == TO_ONE else (workers, workers - 1)
-    if t > 0 and n > 0:
-        slots, i = first_piece(run, source)
-        while i >= 0:
-            first = _place(slots, i, key, placing)
-            for text in range(t):
-                if _has_far_text(piece(slots, i), first + word(texts, text), placing, owners, mine):
-                    return matrix(0, 0, 0), NOT_HERE
-            i = next_piece(run, slots, i)
     # This worker's own rows, and room for those that come: often as many as are sent. Then what is sent: no worker gets
     # more than all rows, and memory that is not touched costs nothing.
     out = np.empty(2 * n * c + LINE + others * (n * c + LINE), np.int64)
@@ -131,12 +123,15 @@ def exchanged(run, route, source):  # type: ignore[no-untyped-def]
         put_word(begins, to, begin if to == mine else there)
         there += 0 if to == mine else 8 * (n * c + LINE)
     places = begins.copy()
-    if n > 0:
-        slots, i = first_piece(run, source)
-        while i >= 0:
-            first = _place(slots, i, key, placing)
-            _part_rows(piece(slots, i), first, columns, placing, owners, places)
-            i = next_piece(run, slots, i)
+    slots, i = first_piece(run, source)
+    while n > 0 and i >= 0:
+        first = _place(slots, i, key, placing)
+        for text in range(t):
+            if _has_far_text(piece(slots, i), first + word(texts, text), placing, owners, mine):
+                drop(sent)
+                return matrix(0, 0, 0), NOT_HERE
+        _part_rows(piece(slots, i), first, columns, placing, owners, places)
+        i = next_piece(run, slots, i)
     own = (word(places, mine) - begin) // (8 * c)
     for to in range(workers):
         if to != mine:

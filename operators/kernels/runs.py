@@ -286,16 +286,11 @@ def gather(run, bucket, at, op, chains_them):  # type: ignore[no-untyped-def]
     while one != 0:
         count += slot(parts, one - 1, ROWS)
         one = slot(parts, one - 1, NEXT)
+    set_slot(outs_of(run), op, ROWS, count)
+    set_slot(outs_of(run), op, CHAIN, part)
     if chains_them:
-        set_slot(outs_of(run), op, ROWS, count)
-        set_slot(outs_of(run), op, CHAIN, part)
         return
     rows = np.empty((count, slot(parts, part - 1, WIDTH) - slot(parts, part - 1, FIRST)), np.int64)
-    count = 0
-    while part != 0:
-        first, size = slot(parts, part - 1, FIRST), slot(parts, part - 1, ROWS)
-        copy_updates(slot(parts, part - 1, AT), size, slot(parts, part - 1, WIDTH), first, rows, count)
-        count += size
-        drop(slot(parts, part - 1, OWNER))
-        part = _free(run, part)
+    copy_output(run, op, rows, 0)
+    clear(run, op)
     emit(run, op, rows, 0, 0)
