@@ -41,7 +41,19 @@ from vernier.operators.kernels import (
     tops,
 )
 from vernier.operators.kernels.lanes import ABORTED, PEER, REFUSED
-from vernier.operators.kernels.runs import ANSWER_WORDS, LOOP_ROUNDS, PARTS_FULL, ROUNDS, SLOT_WORDS, STAT_WORDS
+from vernier.operators.kernels.runs import (
+    ANSWER_WORDS,
+    BY_CALLER,
+    ELSEWHERE,
+    FOLLOWS,
+    LEADS,
+    LOOP_ROUNDS,
+    NOT_HERE,
+    PARTS_FULL,
+    ROUNDS,
+    SLOT_WORDS,
+    STAT_WORDS,
+)
 from vernier.operators.physical.reduce import Reduce
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.exchange import Exchange
@@ -198,35 +210,79 @@ class Interpreter:
             return None
         return Interpreter(plan, program, traces, exchange.lanes, operators, gathers)
 
-    def run(self, lower: int, upper: int, given: Mapping[str, Ints], taken: int, *, willing: bool = True) -> bool:
+    @property
+    def leads(self) -> bool:
+        """Whether worker 0 can tell the others which slice is next: whether all of them can `follow`. The same on all
+        workers."""
+        return self.lanes is not None and self.lanes.agreed and not self._paused
+
+    def run(
+        self,
+        lower: int,
+        upper: int,
+        given: Mapping[str, Ints],
+        taken: int,
+        *,
+        willing: bool = True,
+        leads: bool = False,
+    ) -> bool:
         """Run and close the slice [lower, upper) of these updates by source, `taken` in all, if all workers are
         willing. Returns whether it has run; `outputs` and `tend` follow then. Several workers must all call it, and all
-        get the same answer."""
+        get the same answer; with `leads`, which only worker 0 may say, the others `follow`."""
         self.refused = False
         if self.lanes is not None and not self.lanes.agreed:
             return False
         if self._paused:
             self._paused -= 1
             return False
+        words = self._words
+        self._slices += 1
+        timed = 1 if taken >= _MANY else 0 if self._slices % _TIMED else _TIMED
+        words[runs.LOWER], words[runs.UPPER], words[runs.TIMED] = lower, upper, timed
+        words[runs.BEGINS] = BY_CALLER
+        if leads:
+            words[runs.BEGINS], words[runs.TOLD_LOWER], words[runs.TOLD_UPPER] = LEADS, lower, upper
+            words[runs.TOLD_TAKEN], words[runs.TOLD_TIMED] = taken, timed
+        return self._run_slice(given, willing) == 0
+
+    def follow(self, most: int) -> tuple[int, int, int, bool] | None:
+        """Wait for what worker 0 tells, while `leads`, and run that slice, if each worker has at most `most` updates:
+        (lower, upper, how many updates each worker has on average, whether it has run). None if the slice comes another
+        way."""
+        self.refused = False
+        words = self._words
+        words[runs.BEGINS], words[runs.MOST_TAKEN] = FOLLOWS, most
+        status = self._run_slice({}, True)
+        if status == ELSEWHERE:
+            return None
+        return words[runs.LOWER], words[runs.UPPER], words[runs.TOLD_TAKEN], status == 0
+
+    def lead_elsewhere(self) -> None:
+        """Tell the workers that `follow` that the slice comes another way."""
+        if self.lanes is not None:
+            self.lanes.began = time.monotonic()
+            if interpreting.lead_elsewhere(self._run) != 0:
+                self.lanes.fail()
+
+    def _run_slice(self, given: Mapping[str, Ints], willing: bool) -> int:
+        """Run the slice that `run` or `follow` has described. Returns 0 if it has run, else another status."""
         words, traces = self._words, self.traces
         for index in self._indexes:
             index.lend()
-        self._slices += 1
-        words[runs.TIMED] = 1 if taken >= _MANY else 0 if self._slices % _TIMED else _TIMED
-        words[runs.LOWER], words[runs.UPPER] = lower, upper
         while True:
             able = willing
             if able and (not traces.lent or words[runs.ROOM] < self._steps):
                 words[runs.ROOM] = 0
                 able = self._steps <= _MOST_ROOM >= len(self._parts) and traces.lend(self._steps)
                 if not able and self.lanes is None:
-                    return False
+                    return NOT_HERE
             source, rows, kept = self._place(given)
             if self.lanes is not None:
                 self.lanes.began = time.monotonic()
                 words[runs.SENT_WORDS] = words[runs.WAITED] = 0
-            status = interpreting.run_slice(self._run, self.program.root if able else 0, source, rows)
+            status: int = interpreting.run_slice(self._run, self.program.root if able else 0, source, rows)
             kept.clear()
+            words[runs.BEGINS] = BY_CALLER
             if words[runs.ENLARGED]:
                 words[runs.ENLARGED] = 0
                 traces.take_arrays()
@@ -234,7 +290,8 @@ class Interpreter:
                 self.lanes.count(words[runs.SENT_WORDS], words[runs.WAITED])
             if status == 0:
                 self._pause = 0
-                return True
+            if status in (0, ELSEWHERE):
+                return status
             if status == ABORTED and self.lanes is not None:
                 self.lanes.fail()
             if self._called is not None:
@@ -242,10 +299,10 @@ class Interpreter:
             statuses = {status} if self.lanes is None else self.lanes.statuses(status)
             if REFUSED in statuses:
                 self.refused = True
-                return False
+                return REFUSED
             if not statuses <= {FULL, PARTS_FULL, PEER}:
                 self._pause = self._paused = min(2 * self._pause + 1, _MOST_PAUSE)
-                return False
+                return NOT_HERE
             if status == FULL:
                 self._steps *= 2
             elif status == PARTS_FULL:

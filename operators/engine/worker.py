@@ -218,26 +218,65 @@ class Worker:
         self._long_texts = True
         """Whether batches may have long texts. If the heap knew of none in the newest epoch, they have none."""
 
-    def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates], total: int | None = None) -> EpochResult:
+    def run_epoch(
+        self, lower: int, upper: int, inputs: Mapping[str, Updates], total: int | None = None, *, leads: bool = False
+    ) -> EpochResult:
         """Process updates with lower <= time < upper (any order, this worker's part) and bring every trace up to
         `upper`.
 
         Every worker must call it with the same interval and total. Answers do not depend on how updates are spread over
         workers. total: how many updates all workers have together, if the caller knows: if they are few, workers need
-        not agree on slices.
+        not agree on slices. leads: whether the others learn of the epoch from this worker, which is worker 0, because
+        they `follow_epoch`; total is at least 1 then, and at most MOST.
         """
         started = time.perf_counter()
-        if self._long_texts:
-            self._attach_texts()
-        result = EpochResult({}, gathered=self.interpreter is not None and self.interpreter.gathers)
-        for view in self.views.values():
-            view.begin_epoch()
+        result = self._began()
         small = self._small(inputs, total)
-        if small is not None and self._interpret(lower, upper, *small):
+        if small is not None and self._interpret(lower, upper, *small, leads=leads):
             result.slices = 1
         else:
             interprets = small is None or (self.interpreter is not None and self.interpreter.refused)
             self._run_slices(lower, upper, inputs, result, interprets=interprets)
+        return self._ended(upper, result, started)
+
+    @property
+    def leads(self) -> bool:
+        """Whether the next epoch begins with what worker 0 tells the others, which wait for it in `follow_epoch`: the
+        epoch, if worker 0 says `leads`, or else, by `lead_elsewhere`, that it comes another way. The same on all
+        workers."""
+        return self.interpreter is not None and self.interpreter.leads and self.state.upper != MIN_TIME
+
+    def lead_elsewhere(self) -> None:
+        """Tell the workers that `follow_epoch` that the epoch comes another way."""
+        if self.interpreter is not None:
+            self.interpreter.lead_elsewhere()
+
+    def follow_epoch(self) -> EpochResult | None:
+        """Wait, while this worker `leads`, until worker 0 tells of an epoch, and process it; this worker has no updates
+        of its own. None if the epoch comes another way."""
+        started = time.perf_counter()
+        result = self._began()
+        told = None if self.interpreter is None else self.interpreter.follow(self.pace.updates)
+        if self.interpreter is None or told is None:
+            return None
+        lower, upper, self.pace.share, has_run = told
+        if has_run:
+            self._take_outputs(self.interpreter, self.pace.share)
+            result.slices = 1
+        else:
+            self._run_slices(lower, upper, {}, result, interprets=self.interpreter.refused)
+        return self._ended(upper, result, started)
+
+    def _began(self) -> EpochResult:
+        """Begin an epoch; its result, to be filled."""
+        if self._long_texts:
+            self._attach_texts()
+        for view in self.views.values():
+            view.begin_epoch()
+        return EpochResult({}, gathered=self.interpreter is not None and self.interpreter.gathers)
+
+    def _ended(self, upper: int, result: EpochResult, started: float) -> EpochResult:
+        """End the epoch, which began at `started`."""
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
@@ -429,19 +468,26 @@ class Worker:
         """The updates that inputs will emit in this slice."""
         return {name: one.waiting for name, one in self.inputs.items() if one.waiting is not None}
 
-    def _interpret(self, start: int, stop: int, given: Mapping[str, Ints], taken: int, willing: bool = True) -> bool:
+    def _interpret(
+        self, start: int, stop: int, given: Mapping[str, Ints], taken: int, willing: bool = True, *, leads: bool = False
+    ) -> bool:
         """Run a small slice of these updates, `taken` in all, by the interpreter, if all workers are willing. Returns
         whether it has."""
         interpreter = self.interpreter
-        if interpreter is None or not interpreter.run(start, stop, given, taken, willing=willing):
+        if interpreter is None or not interpreter.run(start, stop, given, taken, willing=willing, leads=leads):
             return False
+        self._take_outputs(interpreter, taken)
+        return True
+
+    def _take_outputs(self, interpreter: Interpreter, taken: int) -> None:
+        """Take what the interpreter has made of a slice of which each worker read `taken` updates, and let merges go
+        on."""
         for name, rows in interpreter.outputs().items():
             self.views[name].add(rows)
         if self.pace.wants(taken):
             state = sum(trace.updates for trace in self.state.traces.values())
             self.pace.learn(taken, interpreter.traces.sealed, state)
         interpreter.tend()
-        return True
 
 
 def _by_time(updates: Updates) -> Ints:

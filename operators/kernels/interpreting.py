@@ -19,7 +19,9 @@ from vernier.operators.kernels.lanes import (
     agree,
     begin_streams,
     give_up,
+    hear,
     meet,
+    tell,
 )
 from vernier.operators.kernels.programs import (
     ACCUMULATE,
@@ -61,21 +63,26 @@ from vernier.operators.kernels.runs import (
     ANSWER_WORDS,
     ANSWERS,
     AT,
+    BEGINS,
+    BY_CALLER,
     CHAINS,
     CLOCK,
     CLOCK_KIND,
     CLOSE_BATCHES,
+    ELSEWHERE,
     ENLARGED,
     FIRST,
     FREE,
     GATHERS,
     KEPT,
     KEPT_USED,
+    LEADS,
     LOOP_ROUNDS,
     LOWER,
     MARK,
     MERGED,
     MERGED_LEFT,
+    MOST_TAKEN,
     NANOSECONDS,
     NEXT,
     NOT_HERE,
@@ -98,6 +105,11 @@ from vernier.operators.kernels.runs import (
     TENDS,
     TIME,
     TIMED,
+    TOLD,
+    TOLD_LOWER,
+    TOLD_TAKEN,
+    TOLD_TIMED,
+    TOLD_UPPER,
     TOO_LARGE,
     TRACE_COUNT,
     UPPER,
@@ -422,6 +434,34 @@ def _concluded(run, status):  # type: ignore[no-untyped-def]
     return meet(run) if status == 0 else give_up(run, status)
 
 
+@njit(cache=True)
+def _begun(run):  # type: ignore[no-untyped-def]
+    """Tell the other workers which slice it is, or wait until worker 0 tells this one. Returns a status; REFUSED if the
+    slice is too long for this worker."""
+    words = TOLD_TIMED + 1 - TOLD
+    if load(run, BEGINS) == LEADS:
+        return tell(run, run + 8 * TOLD, words)
+    status = hear(run, 0, run + 8 * TOLD, words)
+    if status == 0:
+        store(run, LOWER, load(run, TOLD_LOWER))
+        store(run, UPPER, load(run, TOLD_UPPER))
+        store(run, TIMED, load(run, TOLD_TIMED))
+        if load(run, TOLD_TAKEN) == 0:
+            status = ELSEWHERE
+        elif load(run, TOLD_TAKEN) > load(run, MOST_TAKEN):
+            status = REFUSED
+    return status
+
+
+@njit(cache=True, nogil=True)
+def lead_elsewhere(words):  # type: ignore[no-untyped-def]
+    """Tell the other workers that the next slice comes another way. Returns a status."""
+    run = words.ctypes.data
+    begin_streams(run)
+    store(run, TOLD_TAKEN, 0)
+    return tell(run, run + 8 * TOLD, TOLD_TIMED + 1 - TOLD)
+
+
 @njit(cache=True, nogil=True)
 def run_slice(words, root, source, rows):  # type: ignore[no-untyped-def]
     """Run a slice: `words` is the run (kernels/runs.py), the first `root` operators those of the root scope; 0 if this
@@ -430,6 +470,12 @@ def run_slice(words, root, source, rows):  # type: ignore[no-untyped-def]
     run = words.ctypes.data
     if load(run, WORKERS) > 1:
         begin_streams(run)
+        if load(run, BEGINS) != BY_CALLER:
+            status = _begun(run)
+            if status == REFUSED:
+                root = 0
+            elif status != 0:
+                return status
     if root == 0:
         return _concluded(run, REFUSED)
     traces, outs = traces_of(run), outs_of(run)

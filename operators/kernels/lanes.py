@@ -15,6 +15,9 @@ the rows of that round before it is known to take place: if no worker has propos
 until it has such a header from every other worker. A worker that finds one does the same. So all of them drop the
 slice, every lane is empty, and each knows the statuses of all. The last point of a slice carries no rows: a worker that
 has been through it knows that no worker has given up.
+*Led slices.* Worker 0 may know alone which slice comes next. Then the others already wait for it in their kernels, and
+its first message says which it is (`tell`, `hear`): they have done what Python does before a slice. It is the only
+point at which not all write.
 *A failure in the middle.* While it waits, a worker calls `check`, which Python provides, now and then; when that
 returns something else than 0, it leaves at once, and what is in the lanes stays. An attempt begins where its writer
 says, with the mark of the attempt, so later attempts never read what earlier ones have left.
@@ -72,8 +75,8 @@ _TURNS = 512
 _CROWDED_NANOSECONDS, _CROWDED_CALLS = 100_000, 64
 """If a turn takes longer than this, other threads want the core. Then the worker sleeps instead of yielding for some
 calls: a thread that is woken gets the core sooner than one that has yielded it."""
-_NAP_NANOSECONDS = 2_000_000
-"""The longest sleep."""
+_NAP_NANOSECONDS, _LONG_NAPS = 2_000_000, 6
+"""The longest sleep in an exchange. A worker that waits for a slice doubles it, at most this number of times."""
 _SHORT_TURNS = 64
 """While a worker has something to send it yields, and calls `check` once in this many turns."""
 
@@ -234,9 +237,9 @@ def _read(run, stream, skips):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _wait(run, turn, waiting):  # type: ignore[no-untyped-def]
+def _wait(run, turn, waiting, nap):  # type: ignore[no-untyped-def]
     """Wait a little, in the turn-th turn without news. waiting: a worker whose message has not come; -1 while this one
-    has something to send. Returns what `check` says."""
+    has something to send. nap: for how many nanoseconds at most. Returns what `check` says."""
     looks = load(run, LOOKS)
     if turn < looks:
         return 0
@@ -259,7 +262,7 @@ def _wait(run, turn, waiting):  # type: ignore[no-untyped-def]
         fence()
         if head == load(lane, TAIL) and acquire(lane + 8 * HEAD) == head:
             store(run, SLEEP, 0)
-            store(run, SLEEP + 1, _NAP_NANOSECONDS)
+            store(run, SLEEP + 1, nap)
             invoke(load(run, SYSCALL), (load(run, FUTEX), lane, 0, head & 0xFFFFFFFF, run + 8 * SLEEP, 0, 0))
         release(lane + 8 * ASLEEP, 0)
     return invoke(load(run, CHECK), (0,))
@@ -288,7 +291,7 @@ def deliver(run, whole):  # type: ignore[no-untyped-def]
             break
         if news:
             turn = 0
-        elif _wait(run, turn, -1 if whole and sending else waiting) != 0:
+        elif _wait(run, turn, -1 if whole and sending else waiting, _NAP_NANOSECONDS) != 0:
             return ABORTED
         else:
             turn += 1
@@ -324,7 +327,7 @@ def give_up(run, status):  # type: ignore[no-untyped-def]
             break
         if news:
             turn = 0
-        elif _wait(run, turn, -1 if sending else waiting) != 0:
+        elif _wait(run, turn, -1 if sending else waiting, _NAP_NANOSECONDS) != 0:
             return ABORTED
         else:
             turn += 1
@@ -347,3 +350,33 @@ def meet(run):  # type: ignore[no-untyped-def]
     for peer in range(load(run, WORKERS)):
         post(run, peer, 0, 0)
     return deliver(run, True)
+
+
+@njit(cache=True)
+def tell(run, at, words):  # type: ignore[no-untyped-def]
+    """Send `words` words at the address `at` to all others, before the first point of a slice. Returns a status."""
+    for peer in range(load(run, WORKERS)):
+        if peer == load(run, INDEX):
+            continue
+        post(run, peer, at, words)
+        stream, turn = _opened(run, peer), 0
+        while load(stream, WRITTEN) < HEADER + words:
+            if not _write(run, stream, 0) and _wait(run, turn, -1, _NAP_NANOSECONDS) != 0:
+                return ABORTED
+            turn += 1
+    return 0
+
+
+@njit(cache=True)
+def hear(run, peer, at, words):  # type: ignore[no-untyped-def]
+    """Wait for the `words` words that a worker tells, and write them to the address `at`. Returns a status."""
+    stream, turn, looking = _opened(run, peer), 0, load(run, LOOKS) + _TURNS
+    accept(run, peer, at)
+    while load(stream, READ) < words:
+        if _read(run, stream, False):
+            turn = 0
+        elif _wait(run, turn, peer, _NAP_NANOSECONDS << min(max(turn - looking, 0), _LONG_NAPS)) != 0:
+            return ABORTED
+        else:
+            turn += 1
+    return 0

@@ -40,7 +40,13 @@ GATHERS = 77
 """Whether worker 0 gets the rows of all views."""
 TABLE_COUNT = 78
 """How many rows TRACES has: those of traces, then those of caches."""
-RUN_WORDS = 79
+# How a worker knows which slice it is, one of BY_CALLER, LEADS and FOLLOWS; then what a leader says: the slice's times,
+# how many updates each worker has on average (0: the slice comes another way), and TIMED. A follower is willing if they
+# are at most MOST_TAKEN.
+(BEGINS, TOLD, TOLD_LOWER, TOLD_UPPER, TOLD_TAKEN, TOLD_TIMED, MOST_TAKEN) = (79, 80, 80, 81, 82, 83, 84)
+BY_CALLER, LEADS, FOLLOWS = range(3)
+"""Each worker's caller says which slice it is; this worker tells the others; or it waits until worker 0 tells it."""
+RUN_WORDS = 85
 
 ANSWER_WORDS = 1 << 9
 """How many words small outputs of views have together."""
@@ -58,8 +64,9 @@ ROUNDS = 1 << 10
 STEPS_DONE, ROWS_OUT, TIME, LOOP_ROUNDS, STAT_WORDS = range(5)
 """What is counted for each operator: steps, rows that it emitted, nanoseconds; rounds of a loop."""
 
-PARTS_FULL, TOO_LARGE, NOT_HERE = 110, 111, 112
-"""Statuses: too many parts wait; a step is too large; what happens next is for Python to say."""
+PARTS_FULL, TOO_LARGE, NOT_HERE, ELSEWHERE = 110, 111, 112, 116
+"""Statuses: too many parts wait; a step is too large; what happens next is for Python to say; worker 0 has said that
+the slice comes another way."""
 
 
 @borrowing

@@ -3,14 +3,16 @@ without Spark. `vernier replay` uses it.
 
 *The way of an epoch.* The parent is worker 0: it sends each other worker its part of the input, runs its own, and
 receives their changes. A parent that only waited would be one process more than there are cores, and one more to be
-woken twice an epoch. The parent keeps all rows of a small epoch if kernels send them to the owners of their keys
-anyway. Rows travel between workers as in the service (service/cluster/exchange/all_to_all.py); so do the parts and the
-changes of a small epoch, as packets in two calls of all workers, because a worker polls for what comes that way before
-it sleeps. An empty packet says that something else comes through the worker's channel (channel.py): large parts, long
+woken twice an epoch. If kernels send the rows of a small epoch to the owners of their keys anyway, the parent keeps all
+of them and leads: the others already wait in their kernels, where it tells them which epoch it is
+(`Worker.follow_epoch`). Other epochs, and questions, begin with the word that they come another way; then the parts go
+as packets in a call of all workers, because a worker polls for what comes that way before it sleeps, and so do the
+changes. An empty packet says that something else comes through the worker's channel (channel.py): large parts, long
 texts, questions, failures. Where kernels have run all slices of the epoch, worker 0 already has all changes
-(`EpochResult.gathered`), and there is no second call.
-*The invariant.* All workers make the same calls: one for the parts, in which worker 0 waits for nothing, those of the
-epoch, perhaps one for the changes.
+(`EpochResult.gathered`), and there is no second call. Rows travel between workers as in the service
+(service/cluster/exchange/all_to_all.py).
+*The invariant.* All workers make the same calls: if they are connected (`Worker.leads`), the word of worker 0; perhaps
+one call for the parts, in which worker 0 waits for nothing; those of the epoch; perhaps one for the changes.
 *A failure in the middle.* While the parent waits for rows, it also watches the channels, so it notices at once that a
 worker has failed or ended; in the next epoch, if it had sent its changes before. Workers end with the parent, however
 that ends. Threads instead of processes would wait for each other in Python between kernels.
@@ -35,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from vernier.operators.engine.interpreter import MOST
-from vernier.operators.engine.worker import Worker
+from vernier.operators.engine.worker import EpochResult, Worker
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.plan import Plan
 from vernier.operators.runtime.budget import SHARE, Budget
@@ -135,13 +137,16 @@ class ForkedWorkers:
     def run_epoch(self, lower: int, upper: int, inputs: Mapping[str, Updates]) -> Mapping[str, Updates]:
         """The changes of all views, not consolidated across workers. Raises what a worker raised, and WorkerLost."""
         total = sum(map(len, inputs.values()))
-        if 0 < total <= MOST and all(name in self._parted or not len(one) for name, one in inputs.items()):
-            self._exchange.scatter([np.array([[lower], [upper], [total]])] * self._exchange.workers)
+        small = 0 < total <= MOST and all(name in self._parted or not len(one) for name, one in inputs.items())
+        leads = self._worker.leads and small
+        if leads:
             part: tuple[Mapping[str, Updates], list[Texts]] = inputs, []
         else:
-            self._exchange.scatter([_NOTHING, *(self._packed(i, lower, upper, total, inputs) for i in self._children)])
+            self._scatter([_NOTHING, *(self._packed(i, lower, upper, total, inputs) for i in self._children)])
             part = self._part(0, inputs)
-        result, gathered = _run(self._worker, lower, upper, total, *part)
+        _attach(self._worker, part[1])
+        ended = self._worker.run_epoch(lower, upper, part[0], total, leads=leads)
+        result, gathered = _changes(self._worker, ended), ended.gathered
         results = [result] if gathered else [result, *(_result(answer, self._plan) for answer in self._gather())]
         self.heap.detach()
         for _, dictionaries in results:
@@ -155,7 +160,7 @@ class ForkedWorkers:
         """The size in bytes of all batches on all workers."""
         for index in self._children:
             self._send(index, None)
-        self._exchange.scatter([_NOTHING] * self._exchange.workers)
+        self._scatter([_NOTHING] * self._exchange.workers)
         return sum([self._worker.state.nbytes, *self._gather()])
 
     def close(self) -> None:
@@ -203,6 +208,12 @@ class ForkedWorkers:
             whole = {name: Updates(np.ascontiguousarray(one.data), one.width, one.depth) for name, one in part.items()}
             self._send(index, (lower, upper, total, whole, texts))
         return _NOTHING if packet is None else packet
+
+    def _scatter(self, packets: list[Ints]) -> None:
+        """Send each worker its packet; first call those that wait in their kernels."""
+        if self._worker.leads:
+            self._worker.lead_elsewhere()
+        self._exchange.scatter(packets)
 
     def _send(self, index: int, message: Any) -> None:
         try:
@@ -265,21 +276,27 @@ def _serve(plan: Plan, token: str, index: int, channel: Channel, parent_pipe: in
     worker = _worker(plan, exchange)
     nothing = [_NOTHING] * len(peers)
     while True:
-        packet = exchange.scatter(None)
-        message: _Part | None = channel.receive() if len(packet) == 0 else _unpacked(packet, plan)
         answer: int | _Result
-        words, gathered = None, False
+        words = None
         try:
-            if message is None:
+            result = _followed(worker)
+            if result is None:
+                packet = exchange.scatter(None)
+                message: _Part | None = channel.receive() if len(packet) == 0 else _unpacked(packet, plan)
+                if message is not None:
+                    *numbers, updates, texts = message
+                    _attach(worker, texts)
+                    result = worker.run_epoch(numbers[0], numbers[1], updates, numbers[2])
+            if result is None:
                 answer = worker.state.nbytes
+            elif result.gathered:
+                continue
             else:
-                answer, gathered = _run(worker, *message)
-                words = None if gathered else _packet((message[1],), *answer, plan.views)
+                answer = _changes(worker, result)
+                words = _packet((worker.state.upper,), *answer, plan.views)
         except Exception as error:
             channel.send(_said(error, index, len(peers)))
             break
-        if gathered:
-            continue
         if words is None:
             channel.send(answer)
         exchange.all_to_all(nothing if words is None else [words, *nothing[1:]])
@@ -313,10 +330,7 @@ def _opened(packet: Ints, numbers: int, rows: Mapping[str, RowType]) -> tuple[li
 
 
 def _unpacked(packet: Ints, plan: Plan) -> _Part:
-    """A part that came as a packet; without inputs if it is as short as its numbers."""
-    if len(packet) == _NUMBERS:
-        lower, upper, total = packet[:, 0].tolist()
-        return lower, upper, total, {}, []
+    """A part that came as a packet."""
     (lower, upper, total), inputs = _opened(packet, _NUMBERS, plan.sources)
     return lower, upper, total, inputs, []
 
@@ -334,19 +348,29 @@ def _worker(plan: Plan, exchange: Exchange) -> Worker:
     return Worker(plan, exchange, budget=Budget(int(SHARE * usable_bytes()) // exchange.workers), gathers=True)
 
 
-def _run(
-    worker: Worker, lower: int, upper: int, total: int, inputs: Mapping[str, Updates], dictionaries: list[Texts]
-) -> tuple[_Result, bool]:
-    """Run an epoch: its result, and whether worker 0 has those of all workers."""
+def _attach(worker: Worker, dictionaries: list[Texts]) -> None:
+    """Before an epoch: forget long texts that nothing has any more, and know those of the epoch's updates."""
     heap = worker.state.heap
     if dictionaries or not heap.is_empty:
         heap.trim()
         heap.attach(dictionaries)
-    result = worker.run_epoch(lower, upper, inputs, total)
+
+
+def _followed(worker: Worker) -> EpochResult | None:
+    """An epoch that worker 0 leads; None if the next one comes another way."""
+    if not worker.leads:
+        return None
+    _attach(worker, [])
+    return worker.follow_epoch()
+
+
+def _changes(worker: Worker, result: EpochResult) -> _Result:
+    """An epoch's changes, and their long texts."""
+    heap = worker.state.heap
     if heap.is_empty:
-        return (result.changes, []), result.gathered
+        return result.changes, []
     texts = {name: view.schema.text_words for name, view in worker.plan.views.items()}
-    return (result.changes, needed(heap, result.changes, texts)), result.gathered
+    return result.changes, needed(heap, result.changes, texts)
 
 
 def _watch(parent_pipe: int) -> None:

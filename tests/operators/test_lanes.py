@@ -61,8 +61,8 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count the slices that have run in one kernel."""
     run = Interpreter.run
 
-    def counting(self: Any, *slice_: Any, willing: bool = True) -> bool:
-        ran = run(self, *slice_, willing=willing)
+    def counting(self: Any, *slice_: Any, **how: bool) -> bool:
+        ran = run(self, *slice_, **how)
         self.closed = getattr(self, "closed", 0) + int(ran)
         return ran
 
@@ -294,10 +294,10 @@ def test_a_worker_that_fails_does_not_leave_others_waiting(monkeypatch: pytest.M
     assert changes(engine, 0, 10, [[1, 1, 1, 1]]) == [[1, 1, 1, 1]]
     run = Interpreter.run
 
-    def fails(self: Interpreter, *args: Any, willing: bool) -> bool:
+    def fails(self: Interpreter, *args: Any, **how: bool) -> bool:
         if self is engine.workers[1].interpreter:
             raise ZeroDivisionError
-        return run(self, *args, willing=willing)
+        return run(self, *args, **how)
 
     monkeypatch.setattr(Interpreter, "run", fails)
     with pytest.raises(ZeroDivisionError):
