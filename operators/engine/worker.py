@@ -9,7 +9,6 @@ happens on a fork of the state, so a worker that fails in the middle has changed
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -143,16 +142,11 @@ class WorkerState:
 @dataclass
 class EpochResult:
     """What an epoch did on one worker. changes: the updates of each view, with rows in schema order, consolidated
-    within each slice. gathered: whether worker 0 has those of all workers; the same on all. merged, kept: the updates
-    that merges have read, and those that they have kept. rounds: those of each loop, by its name."""
+    within each slice. gathered: whether worker 0 has those of all workers; the same on all."""
 
     changes: dict[str, Updates]
     gathered: bool = False
     slices: int = 0
-    seconds: float = 0.0
-    merged: int = 0
-    kept: int = 0
-    rounds: dict[str, int] = field(default_factory=dict)
 
 
 class Worker:
@@ -214,7 +208,7 @@ class Worker:
             else None
         )
         self.pace.kernel = 0 if self.interpreter is None else MOST
-        self._merges = self._merged_and_kept()
+        self._merged_before = self._merged_and_kept()
         self._long_texts = True
         """Whether batches may have long texts. If the heap knew of none in the newest epoch, they have none."""
 
@@ -229,7 +223,6 @@ class Worker:
         not agree on slices. leads: whether the others learn of the epoch from this worker, which is worker 0, because
         they `follow_epoch`; total is at least 1 then, and at most MOST.
         """
-        started = time.perf_counter()
         result = self._began()
         small = self._small(inputs, total)
         if small is not None and self._interpret(lower, upper, *small, leads=leads):
@@ -237,7 +230,7 @@ class Worker:
         else:
             interprets = small is None or (self.interpreter is not None and self.interpreter.refused)
             self._run_slices(lower, upper, inputs, result, interprets=interprets)
-        return self._ended(upper, result, started)
+        return self._ended(upper, result)
 
     @property
     def leads(self) -> bool:
@@ -254,7 +247,6 @@ class Worker:
     def follow_epoch(self) -> EpochResult | None:
         """Wait, while this worker `leads`, until worker 0 tells of an epoch, and process it; this worker has no updates
         of its own. None if the epoch comes another way."""
-        started = time.perf_counter()
         result = self._began()
         told = None if self.interpreter is None else self.interpreter.follow(self.pace.updates)
         if self.interpreter is None or told is None:
@@ -265,7 +257,7 @@ class Worker:
             result.slices = 1
         else:
             self._run_slices(lower, upper, {}, result, interprets=self.interpreter.refused)
-        return self._ended(upper, result, started)
+        return self._ended(upper, result)
 
     def _began(self) -> EpochResult:
         """Begin an epoch; its result, to be filled."""
@@ -275,8 +267,8 @@ class Worker:
             view.begin_epoch()
         return EpochResult({}, gathered=self.interpreter is not None and self.interpreter.gathers)
 
-    def _ended(self, upper: int, result: EpochResult, started: float) -> EpochResult:
-        """End the epoch, which began at `started`."""
+    def _ended(self, upper: int, result: EpochResult) -> EpochResult:
+        """End the epoch."""
         self.state.upper = upper
         for probe in self.plan.probes:
             probe.frontier = upper
@@ -285,11 +277,6 @@ class Worker:
             self.settle_texts()
         for name, view in self.views.items():
             result.changes[name] = Updates(view.taken(), view.op.width, 0)
-        before, self._merges = self._merges, self._merged_and_kept()
-        result.merged, result.kept = self._merges[0] - before[0], self._merges[1] - before[1]
-        for loop in self.loops:
-            result.rounds[loop.loop.label] = self._rounds(loop)
-        result.seconds = time.perf_counter() - started
         return result
 
     def _small(self, inputs: Mapping[str, Updates], total: int | None) -> tuple[dict[str, Ints], int, bool] | None:
@@ -334,6 +321,15 @@ class Worker:
             name: (own.seconds, sum(one.updates_out for one in inputs), own.updates_out)
             for name, own, inputs in self._counters
         }
+
+    def rounds(self) -> dict[str, int]:
+        """The number of rounds of each loop since this worker was made, by the loop's name."""
+        return {loop.loop.label: self._rounds(loop) for loop in self.loops}
+
+    def merges(self) -> tuple[int, int]:
+        """The number of updates that merges have read since this worker was made, and of those that they have kept."""
+        merged, kept = self._merged_and_kept()
+        return merged - self._merged_before[0], kept - self._merged_before[1]
 
     def _merged_and_kept(self) -> tuple[int, int]:
         """The number of updates that merges of all traces have read, and of those that they have kept."""

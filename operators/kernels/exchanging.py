@@ -73,7 +73,7 @@ def _part_rows(rows, first, columns, placing, workers, places):  # type: ignore[
     source, one = rows.ctypes.data + 8 * begin, word(placing, 0) if placing.shape[0] == 1 else -1
     for i in range(n):
         # A key of one word needs no loop: 3.2 instead of 4.9 ns a row.
-        to = owner(mix(cell(rows, i, one)) if one >= 0 else hash_row(rows, i, placing), workers)
+        to = 0 if workers == 1 else owner(mix(cell(rows, i, one)) if one >= 0 else hash_row(rows, i, placing), workers)
         place = word(places, to)
         put_word(places, to, place + 8 * c)
         if i < lines:

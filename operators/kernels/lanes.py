@@ -272,7 +272,7 @@ def _wait(run, turn, waiting, nap):  # type: ignore[no-untyped-def]
 def deliver(run, whole):  # type: ignore[no-untyped-def]
     """Send what was posted, until the headers of all others have come, and then, with `whole`, also the payloads, for
     which `accept` has a place. Returns a status: 0, PEER or ABORTED."""
-    turn, began = 0, _now(run)
+    turn, began = 0, -1  # the clock is read if there is something to wait for
     while True:
         news, waiting, sending, given_up = False, -1, False, False
         for peer in range(load(run, WORKERS)):
@@ -291,12 +291,15 @@ def deliver(run, whole):  # type: ignore[no-untyped-def]
             break
         if news:
             turn = 0
-        elif _wait(run, turn, -1 if whole and sending else waiting, _NAP_NANOSECONDS) != 0:
+            continue
+        if began < 0:
+            began = _now(run)
+        if _wait(run, turn, -1 if whole and sending else waiting, _NAP_NANOSECONDS) != 0:
             return ABORTED
-        else:
-            turn += 1
+        turn += 1
     store(run, CROWDED, max(0, load(run, CROWDED) - 1))
-    store(run, WAITED, load(run, WAITED) + _now(run) - began)
+    if began >= 0:
+        store(run, WAITED, load(run, WAITED) + _now(run) - began)
     return 0
 
 

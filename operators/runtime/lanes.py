@@ -39,7 +39,7 @@ class Lanes:
     mark: two words that no other attempt over the same memory has. check: called now and then while a kernel waits,
     with True if another worker shares this one's core; it raises to end the attempt. looks: whether there are cores for
     all workers. agreed: whether all workers are connected, and all know it. began: when the running slice began, in
-    seconds. bytes_sent: to other workers; waited: seconds of exchanging.
+    seconds. bytes_sent: to other workers; waited: seconds of waiting for others.
     """
 
     def __init__(

@@ -217,7 +217,7 @@ def work(
     stored = store(process.directory, plan, shard, (step.lower, step.upper), result.changes, admitted.dead)
     clock.end("persist")
     clock.seconds["exchange"] = exchange.waited  # contained in admit and dataflow
-    own = report(shard, step, admitted, result, worker.totals(), stored, clock.seconds, exchange.bytes_sent)
+    own = report(shard, step, admitted, result, worker, stored, clock.seconds, exchange.bytes_sent)
     hot = hot_keys(worker)
     process.link.report(msgspec.structs.replace(own, began_ns=began_ns, filled=filled, hot_keys=hot))
     process.keep(shard, base)
@@ -250,7 +250,7 @@ def report(
     step: Advanced,
     admitted: Admitted,
     result: EpochResult,
-    totals: dict[str, tuple[float, int, int]],
+    worker: Worker,
     stored: Stored,
     phases: dict[str, float],
     exchanged: int,
@@ -259,6 +259,7 @@ def report(
     changes = {view: updates.diff for view, updates in result.changes.items() if len(updates)}
     times = [updates.time for updates in inputs.values()]
     received_ms, received_count = admitted.received
+    merged, kept = worker.merges()
     return Report(
         attempt=shard.attempt,
         shard=shard.index,
@@ -287,11 +288,12 @@ def report(
         times=len(distinct(np.concatenate(times))) if times else 0,
         phases=phases,
         operators={
-            name: (round(float(seconds), 6), int(taken), int(out)) for name, (seconds, taken, out) in totals.items()
+            name: (round(float(seconds), 6), int(taken), int(out))
+            for name, (seconds, taken, out) in worker.totals().items()
         },
-        rounds=result.rounds,
-        merged=result.merged,
-        kept=result.kept,
+        rounds=worker.rounds(),
+        merged=merged,
+        kept=kept,
         exchanged=exchanged,
         memory=resident_bytes(),
     )

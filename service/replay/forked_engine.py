@@ -146,9 +146,11 @@ class ForkedWorkers:
             part = self._part(0, inputs)
         _attach(self._worker, part[1])
         ended = self._worker.run_epoch(lower, upper, part[0], total, leads=leads)
-        result, gathered = _changes(self._worker, ended), ended.gathered
-        results = [result] if gathered else [result, *(_result(answer, self._plan) for answer in self._gather())]
         self.heap.detach()
+        if ended.gathered and self._worker.state.heap.is_empty:
+            return ended.changes
+        result = _changes(self._worker, ended)
+        results = [result] if ended.gathered else [result, *(_result(answer, self._plan) for answer in self._gather())]
         for _, dictionaries in results:
             self.heap.attach(dictionaries)
         return {

@@ -1,5 +1,5 @@
 """`python -m tests.cli.led WORKERS`: epochs of several kinds with worker processes, as JSON: the changes of each epoch,
-and what each kind of epoch was told of. With `idle`, epochs and then nothing until the process ends."""
+its kind, and whether worker 0 led it. With `idle`, epochs and then nothing until the process ends."""
 
 from __future__ import annotations
 

@@ -66,13 +66,14 @@ def epoch(plan: Plan, epochs: Committer) -> None:
     upper = SPAN * (start.epoch + 1)
     inputs = {"stays": updates_of(start.epoch)}
     state = base.state.fork()
-    result = Worker(plan, Single(), state).run_epoch(lower, upper, inputs)
+    worker = Worker(plan, Single(), state)
+    result = worker.run_epoch(lower, upper, inputs)
     shard = Shard(0, start.epoch, "a", state, base.held)
     stored = store(epochs.directory, plan, shard, (lower, upper), result.changes, [])
     step = Advanced({}, {}, lower, upper, {}, {}, {})
     none = np.empty(0, np.int64)
     admitted = Admitted(inputs, base.held, [], {"stays": SourceCounts()}, (none, none))
-    epochs.commit([report(shard, step, admitted, result, {}, stored, {}, 0)], {})
+    epochs.commit([report(shard, step, admitted, result, worker, stored, {}, 0)], {})
 
 
 def main(path: str) -> None:

@@ -80,14 +80,15 @@ def run_epoch(plan: Plan, path: Path, workers: int) -> int:
         now = updates.take(updates.time < upper)
         later = updates.take(updates.time >= upper)
         state = base.state.fork()
-        result = Worker(plan, exchange, state).run_epoch(lower, upper, {"notes": now})
+        worker = Worker(plan, exchange, state)
+        result = worker.run_epoch(lower, upper, {"notes": now})
         held = [HeldUpdates.sort(later, np.zeros(len(later), np.int64), np.zeros((len(later), 2), np.int64))]
         shard = Shard(index, number, "a", state, {"notes": held if len(later) else []})
         stored = store(epochs.directory, plan, shard, (lower, upper), result.changes, [])
         step = Advanced({}, {}, lower, upper, {}, {}, {})
         none = np.empty(0, np.int64)
         admitted = Admitted({"notes": now}, shard.held, [], {"notes": SourceCounts()}, (none, none))
-        return report(shard, step, admitted, result, {}, stored, {}, 0)
+        return report(shard, step, admitted, result, worker, stored, {}, 0)
 
     exchanges: list[Exchange] = list(Threads.connected(workers)) if workers > 1 else [Single()]
     with ThreadPoolExecutor(workers) as pool:

@@ -110,7 +110,7 @@ class Exchange:
 
     @property
     def waited(self) -> float:
-        """Seconds spent in calls and in exchanges of kernels."""
+        """Seconds spent in calls, and waiting in exchanges of kernels."""
         return self._waited + (0 if self.lanes is None else self.lanes.waited)
 
     def all_to_all(self, parts: list[Ints]) -> list[Ints]:
