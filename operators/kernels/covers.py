@@ -39,7 +39,9 @@ _BEGIN, _HAS, _VAL = range(3)
 where the next one begins."""
 _NONE = -1
 """No val. Vals are named by an entry of the input, or by -2 - the number of a piece of the earlier cover."""
-_ROOM = 64
+_ROOM = 8
+"""How many entries of a key the work arrays have room for at first. In a step of a few rows memory of some kilobytes
+costs more than what is done with it."""
 _AHEAD = 8
 """How many keys ahead memory is fetched."""
 _FEW = 32

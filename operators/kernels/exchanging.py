@@ -28,7 +28,7 @@ from vernier.storage.kernels.cells import cell, put_word, word
 from vernier.storage.kernels.hashing import hash_row, mix, owner
 from vernier.storage.kernels.held import drop, hold, matrix, owned, store
 from vernier.storage.kernels.inlining import borrowing
-from vernier.storage.kernels.pointers import copy_bytes, load
+from vernier.storage.kernels.pointers import copy_bytes, fetch_word, load
 from vernier.storage.kernels.status import OVERFLOW
 from vernier.storage.kernels.texts import H0
 
@@ -38,6 +38,8 @@ columns that are sent, and of the columns at which a text begins. These columns 
 then, where rows are sent as key and val, the columns of key and val as they are sent. LINE: how many words are copied
 at once.
 """
+_AHEAD = 64
+"""How many words behind a row the memory is fetched for the rows that follow: it is in no cache near the core."""
 
 
 @borrowing
@@ -76,6 +78,7 @@ def _part_rows(rows, first, columns, placing, workers, places):  # type: ignore[
         to = 0 if workers == 1 else owner(mix(cell(rows, i, one)) if one >= 0 else hash_row(rows, i, placing), workers)
         place = word(places, to)
         put_word(places, to, place + 8 * c)
+        fetch_word(place, _AHEAD)
         if i < lines:
             copy_bytes(place, source + 8 * width * i, 8 * LINE)
         else:

@@ -48,9 +48,9 @@ def run_pass(data, tail, code, constants, registers, words):  # type: ignore[no-
     """
     n, total = data.shape
     width, w = total - tail, words.shape[0]
-    block = np.empty((registers, _BLOCK), np.int64)
-    alive = np.empty(_BLOCK, np.bool_)
-    diff, places = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
+    size = min(n, _BLOCK)
+    block, alive = np.empty((registers, size), np.int64), np.empty(size, np.bool_)
+    diff, places = np.empty(size, np.int64), np.empty(size, np.int64)
     out = np.empty((n + 1, w + tail), np.int64)
     count = 0
     for start in range(0, n, _BLOCK):

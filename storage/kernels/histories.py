@@ -35,7 +35,8 @@ from vernier.storage.kernels.tries import FLAT, HASHES, KEY_OFFSETS, KEYS, VAL_O
 AS_STORED = -(2**63)
 """The fold that leaves times unchanged."""
 
-_ROOM = 64
+_ROOM = 24
+"""How many entries of a batch the work array has room for at first."""
 
 
 @njit(cache=True, inline="always")
