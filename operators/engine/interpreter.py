@@ -237,12 +237,9 @@ class Interpreter:
             return False
         words = self._words
         self._slices += 1
-        timed = 1 if taken >= _MANY else 0 if self._slices % _TIMED else _TIMED
-        words[runs.LOWER], words[runs.UPPER], words[runs.TIMED] = lower, upper, timed
-        words[runs.BEGINS] = BY_CALLER
-        if leads:
-            words[runs.BEGINS], words[runs.TOLD_LOWER], words[runs.TOLD_UPPER] = LEADS, lower, upper
-            words[runs.TOLD_TAKEN], words[runs.TOLD_TIMED] = taken, timed
+        words[runs.TIMED] = 1 if taken >= _MANY else 0 if self._slices % _TIMED else _TIMED
+        words[runs.LOWER], words[runs.UPPER], words[runs.TAKEN] = lower, upper, taken
+        words[runs.BEGINS] = LEADS if leads else BY_CALLER
         return self._run_slice(given, willing) == 0
 
     def follow(self, most: int) -> tuple[int, int, int, bool] | None:
@@ -255,7 +252,7 @@ class Interpreter:
         status = self._run_slice({}, True)
         if status == ELSEWHERE:
             return None
-        return words[runs.LOWER], words[runs.UPPER], words[runs.TOLD_TAKEN], status == 0
+        return words[runs.LOWER], words[runs.UPPER], words[runs.TAKEN], status == 0
 
     def lead_elsewhere(self) -> None:
         """Tell the workers that `follow` that the slice comes another way."""

@@ -146,7 +146,6 @@ class EpochResult:
 
     changes: dict[str, Updates]
     gathered: bool = False
-    slices: int = 0
 
 
 class Worker:
@@ -225,9 +224,7 @@ class Worker:
         """
         result = self._began()
         small = self._small(inputs, total)
-        if small is not None and self._interpret(lower, upper, *small, leads=leads):
-            result.slices = 1
-        else:
+        if small is None or not self._interpret(lower, upper, *small, leads=leads):
             interprets = small is None or (self.interpreter is not None and self.interpreter.refused)
             self._run_slices(lower, upper, inputs, result, interprets=interprets)
         return self._ended(upper, result)
@@ -254,7 +251,6 @@ class Worker:
         lower, upper, self.pace.share, has_run = told
         if has_run:
             self._take_outputs(self.interpreter, self.pace.share)
-            result.slices = 1
         else:
             self._run_slices(lower, upper, {}, result, interprets=self.interpreter.refused)
         return self._ended(upper, result)
@@ -300,11 +296,10 @@ class Worker:
         if self.constants and self.state.upper == MIN_TIME and self.exchange.index == 0:
             # The first epoch of this state: constant rows were there before it.
             sources |= {name: one.updates(lower).data for name, one in self.constants.items() if one.rows}
-        for start, stop in self._cuts(sources, lower, upper):
+        for number, (start, stop) in enumerate(self._cuts(sources, lower, upper)):
             if not self._run_slice(start, stop, sources, interprets):
                 result.gathered = False
-            result.slices += 1
-            if result.slices > 1:
+            if number > 0:
                 self._check_changes()
 
     def _check_changes(self) -> None:

@@ -98,18 +98,15 @@ from vernier.operators.kernels.runs import (
     ROWS,
     ROWS_OUT,
     SECONDS,
+    SLICE_END,
     STAT_WORDS,
     STATS,
     STEPS_DONE,
     TABLE_COUNT,
+    TAKEN,
     TENDS,
     TIME,
     TIMED,
-    TOLD,
-    TOLD_LOWER,
-    TOLD_TAKEN,
-    TOLD_TIMED,
-    TOLD_UPPER,
     TOO_LARGE,
     TRACE_COUNT,
     UPPER,
@@ -438,19 +435,13 @@ def _concluded(run, status):  # type: ignore[no-untyped-def]
 def _begun(run):  # type: ignore[no-untyped-def]
     """Tell the other workers which slice it is, or wait until worker 0 tells this one. Returns a status; REFUSED if the
     slice is too long for this worker."""
-    words = TOLD_TIMED + 1 - TOLD
+    at, words = run + 8 * LOWER, SLICE_END - LOWER
     if load(run, BEGINS) == LEADS:
-        return tell(run, run + 8 * TOLD, words)
-    status = hear(run, 0, run + 8 * TOLD, words)
-    if status == 0:
-        store(run, LOWER, load(run, TOLD_LOWER))
-        store(run, UPPER, load(run, TOLD_UPPER))
-        store(run, TIMED, load(run, TOLD_TIMED))
-        if load(run, TOLD_TAKEN) == 0:
-            status = ELSEWHERE
-        elif load(run, TOLD_TAKEN) > load(run, MOST_TAKEN):
-            status = REFUSED
-    return status
+        return tell(run, at, words)
+    status = hear(run, 0, at, words)
+    if status == 0 and load(run, TAKEN) == 0:
+        return ELSEWHERE
+    return REFUSED if status == 0 and load(run, TAKEN) > load(run, MOST_TAKEN) else status
 
 
 @njit(cache=True, nogil=True)
@@ -458,8 +449,8 @@ def lead_elsewhere(words):  # type: ignore[no-untyped-def]
     """Tell the other workers that the next slice comes another way. Returns a status."""
     run = words.ctypes.data
     begin_streams(run)
-    store(run, TOLD_TAKEN, 0)
-    return tell(run, run + 8 * TOLD, TOLD_TIMED + 1 - TOLD)
+    store(run, TAKEN, 0)
+    return tell(run, run + 8 * LOWER, SLICE_END - LOWER)
 
 
 @njit(cache=True, nogil=True)

@@ -17,14 +17,14 @@ from vernier.storage.kernels.pointers import copy_bytes, load
 # not measured. TENDS: whether merges have to go on. MERGED, MERGED_LEFT: updates of small batches that united, and what
 # was left of them, ever.
 (CODE, OPS, POOL, TRACES, TRACE_COUNT, OUTS, PARTS, PARTS_SIZE, CHAINS, KEPT, KEPT_SIZE, NOTED, STATS) = range(13)
-(LOWER, UPPER, NOW, FREE, PARTS_USED, KEPT_USED, REACH, WORKED, SECONDS, NANOSECONDS) = range(13, 23)
+(BEGINS, MOST_TAKEN, NOW, FREE, PARTS_USED, KEPT_USED, REACH, WORKED, SECONDS, NANOSECONDS) = range(13, 23)
 (CLOCK, CLOCK_KIND, SELECT_KEYS, CLOSE_BATCHES, KEY_UPDATES, CONSOLIDATE, SORT_ORDER, RUN_PASS) = range(23, 31)
 (TOUCHED_KEYS, VISITED_KEYS, SPLIT_ROUNDS, SPLIT_VISITS, PAIR_ROWS, COVER_KEYS, REDUCE_KEYS) = range(31, 38)
 (ACCUMULATE_ROWS, FOLLOW_ROWS, READ_ENDS, READ_SURROUNDINGS, READ_STRETCHES, READ_RANKS) = range(38, 44)
 (TOP_KEYS, CHOOSE_KEYS, FOLLOW_ORDER, FOLLOW_SESSIONS, FOLLOW_EXTREMES, OWING_KEYS) = range(44, 50)
 INDEXES = 50
 """Where the rows of prefix indexes are (storage/trace/prefix_index.py)."""
-(TIMED, TENDS, MERGED, MERGED_LEFT) = range(51, 55)
+(TENDS, MERGED, MERGED_LEFT) = range(51, 54)
 # Several workers (kernels/lanes.py): how many, which is this one, where the mark of the attempt and the streams are;
 # addresses of the functions that wait; counts; the round that this worker proposes, and the one that all agree on.
 (WORKERS, INDEX, LANES, STREAMS, CHECK, SYSCALL, FUTEX, LOOKS, CROWDED) = range(55, 64)
@@ -40,13 +40,13 @@ GATHERS = 77
 """Whether worker 0 gets the rows of all views."""
 TABLE_COUNT = 78
 """How many rows TRACES has: those of traces, then those of caches."""
-# How a worker knows which slice it is, one of BY_CALLER, LEADS and FOLLOWS; then what a leader says: the slice's times,
-# how many updates each worker has on average (0: the slice comes another way), and TIMED. A follower is willing if they
-# are at most MOST_TAKEN.
-(BEGINS, TOLD, TOLD_LOWER, TOLD_UPPER, TOLD_TAKEN, TOLD_TIMED, MOST_TAKEN) = (79, 80, 80, 81, 82, 83, 84)
+# The slice, as worker 0 may tell it to the others: its times, TIMED, and how many updates each worker has on average
+# (0: the slice comes another way).
+(LOWER, UPPER, TIMED, TAKEN, SLICE_END) = range(79, 84)
 BY_CALLER, LEADS, FOLLOWS = range(3)
-"""Each worker's caller says which slice it is; this worker tells the others; or it waits until worker 0 tells it."""
-RUN_WORDS = 85
+"""How a worker knows which slice it is (BEGINS): each worker's caller says it; this worker tells the others; or it
+waits until worker 0 tells it, and is willing if each worker has at most MOST_TAKEN updates."""
+RUN_WORDS = SLICE_END
 
 ANSWER_WORDS = 1 << 9
 """How many words small outputs of views have together."""
