@@ -1,8 +1,9 @@
 """Vernier's local engine, which reads commands from standard input as its peers do (bench/peers/differential has the
 commands).
 
-`python -m bench.ours PROGRAM EDGES WINDOW WORKERS [LOG] [--threads]`. Several workers are processes, as those of
-`vernier replay`, or threads of this process.
+`python -m bench.ours PROGRAM EDGES WINDOW WORKERS [LOG] [--threads] [--keep-views]`. Several workers are processes, as
+those of `vernier replay`, or threads of this process. As in `vernier replay`, and as in its peers, the answer is not
+kept, only its changes are made; with `--keep-views` it is kept as in a service.
 """
 
 from __future__ import annotations
@@ -130,11 +131,13 @@ def main() -> None:
     parser.add_argument("workers", type=int)
     parser.add_argument("log", type=Path, nargs="?")
     parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--keep-views", action="store_true")
     args = parser.parse_args()
     edges = np.fromfile(args.edges, "<i8").reshape(-1, 2)
     spill.keep()  # as a worker of the service does
     warm(args.program)
-    engine = engine_of(compile_app(program(args.program)), args.workers, args.threads)
+    plan = compile_app(program(args.program), keep_views=args.keep_views)
+    engine = engine_of(plan, args.workers, args.threads)
     runner = Runner(engine, Stream(edges, args.window), ROOTS.get(args.program, 1))
     runner.log = [] if args.log else None
     for line in sys.stdin:

@@ -26,10 +26,11 @@ class Spec:
     """One player, as the command line names it: NAME[:WORKERS][*COPIES][@CORE][/batch], e.g. `differential:2`,
     `vernier@1` or `vernier/batch`.
 
-    name: vernier, vernier-threads, differential, differential-count (its `count` operator where `count_total` would do,
-    for degrees) or pathway. copies: how many of it do the same at the same time and share nothing, as `vernier*2`. The
-    speed that is left to each of them is what the machine could give to as many workers. core: the only one that it may
-    use. With `/batch` the updates of a batch share a time.
+    name: vernier, vernier-views (it keeps its view, as a service does), vernier-threads, differential,
+    differential-count (its `count` operator where `count_total` would do, for degrees) or pathway. copies: how many of
+    it do the same at the same time and share nothing, as `vernier*2`. The speed that is left to each of them is what
+    the machine could give to as many workers. core: the only one that it may use. With `/batch` the updates of a batch
+    share a time.
     """
 
     text: str
@@ -58,6 +59,10 @@ def _vernier(program: str, tail: list[str]) -> list[str]:
     return [sys.executable, "-m", "bench.ours", program, *tail]
 
 
+def _views(program: str, tail: list[str]) -> list[str]:
+    return [*_vernier(program, tail), "--keep-views"]
+
+
 def _threads(program: str, tail: list[str]) -> list[str]:
     return [*_vernier(program, tail), "--threads"]
 
@@ -76,6 +81,7 @@ def _pathway(program: str, tail: list[str]) -> list[str]:
 
 COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
     "vernier": _vernier,
+    "vernier-views": _views,
     "vernier-threads": _threads,
     "differential": _differential,
     "differential-count": _differential_count,

@@ -5,8 +5,9 @@
 All updates are in Kafka before the service starts, in the native format (a thousand rows a message, each at its own
 time, and progress behind each), and an epoch takes as many messages as a batch has. The measured time is from the
 commit of the first epoch to that of the last full one. The local engine (as many workers, processes as `vernier replay`
-has them) runs batches of the same size before and after it. The speed of a machine changes, so this may be repeated;
-the ratio is the median of those of each round's local runs to its service. The answers are compared. One JSON line.
+has them, and the service's plan, which keeps its view) runs batches of the same size before and after it. The speed of
+a machine changes, so this may be repeated; the ratio is the median of those of each round's local runs to its service.
+The answers are compared. One JSON line.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def main() -> None:
     local, through = [], []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         write_words(Path(folder) / "edges", edges)
-        spec = Spec.of(f"vernier:{args.workers}")
+        spec = Spec.of(f"vernier-views:{args.workers}")
         player = stack.enter_context(Player(spec, "bfs", Path(folder) / "edges", args.edges))
         player.load()
         local.append(player.run(runs[0], args.batch))

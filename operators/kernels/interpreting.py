@@ -424,6 +424,13 @@ def _answer(run):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _clear_all(run):  # type: ignore[no-untyped-def]
+    """Empty the slots of all operators, also those of sources, whose updates Python may free."""
+    for op in range(load(run, OPS)):
+        clear(run, op)
+
+
+@njit(cache=True)
 def _concluded(run, status):  # type: ignore[no-untyped-def]
     """Tell the other workers with which status this one has ended; the status that they give the slice."""
     if load(run, WORKERS) == 1 or status in (PEER, ABORTED):
@@ -466,8 +473,10 @@ def run_slice(words, root, source, rows):  # type: ignore[no-untyped-def]
             if status == REFUSED:
                 root = 0
             elif status != 0:
+                _clear_all(run)
                 return status
     if root == 0:
+        _clear_all(run)
         return _concluded(run, REFUSED)
     traces, outs = traces_of(run), outs_of(run)
     set_slot(outs, source, AT, rows.ctypes.data)
@@ -494,8 +503,7 @@ def run_slice(words, root, source, rows):  # type: ignore[no-untyped-def]
     else:
         for t in range(load(run, TRACE_COUNT)):
             drop_batch(traces, t)
-        for op in range(load(run, OPS)):
-            clear(run, op)
+        _clear_all(run)
     return status
 
 

@@ -101,7 +101,7 @@ class Arrange(Operator):
         self.agrees = False
         self.advances = (
             self.depth == 0
-            and self.input.consolidated
+            and self.input.op.consolidates
             and sorted(words) == list(range(self.input.op.width))
             and all(isinstance(other, ViewOp) for other in scope.plan.readers[op.trace])
         )

@@ -39,8 +39,6 @@ FEW = 8
 class Reduction(Operator):
     """A reduction of an arrangement. Its output is placed by the same key and, if it is kept, arranged by that key."""
 
-    consolidated = True
-
     def __init__(self, op: ReductionOp, scope: ScopeRun) -> None:
         super().__init__(op, scope)
         self.input = cast(Arranged, scope.operator(op.input))

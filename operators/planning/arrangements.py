@@ -1,4 +1,5 @@
-"""Plans arrangements: a collection indexed by a key, kept once for all its readers. Views are arrangements, too."""
+"""Plans arrangements: a collection indexed by a key, kept once for all its readers. Views are arrangements, too, unless
+only their changes are wanted."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from vernier.operators.language.plan.node import Node, Scope
 from vernier.operators.language.types.schema import RowType
 from vernier.operators.planning.chains import chain
 from vernier.operators.planning.op import Op
-from vernier.operators.planning.ops import ArrangeOp, ViewOp
+from vernier.operators.planning.ops import ArrangeOp, ConsolidateOp, ViewOp
 from vernier.operators.planning.plan import ArrangementPlan, ViewPlan
 from vernier.operators.planning.reduction_ops import ReductionOp
 from vernier.operators.planning.sharing import identity
@@ -128,15 +129,22 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
     key = tuple(int(w) for w in row.index(view.key))
     val = tuple(w for w in range(row.width) if w not in key)
     below = planner.build(view.node)
-    print_ = planner.hash("view", name, planner.prints[below], key)
-    trace = f"view-{name}-{print_[:8]}"
-    arranged = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
-    arranged.texts = texts_among((*key, *val), planner.ops[below].texts)
-    planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, planner.app.retain_ns)
-    planner.add(arranged, print_)
-    op = ViewOp(len(planner.ops), 0, row.width, name, arranged.id, name, trace)
-    planner.add(op, print_)
-    order = (*key, *val)
+    if planner.keep_views:
+        print_, order = planner.hash("view", name, planner.prints[below], key), (*key, *val)
+        trace = f"view-{name}-{print_[:8]}"
+        op: Op = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
+        op.texts = texts_among(order, planner.ops[below].texts)
+        retain_ns = planner.app.retain_ns
+        planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, retain_ns)
+        below = planner.add(op, print_)
+    else:
+        trace, order = "", tuple(range(row.width))
+        if not planner.ops[below].consolidates:
+            op = ConsolidateOp(len(planner.ops), 0, row.width, f"changes of view {name}", below)
+            op.texts = planner.ops[below].texts
+            below = planner.add(op, planner.hash("changes", planner.prints[below]))
+        print_ = planner.hash("view", name, planner.prints[below], key)
+    planner.add(ViewOp(len(planner.ops), 0, row.width, name, below, name, trace), print_)
     return ViewPlan(name, row, tuple(view.key), trace, tuple(order.index(w) for w in range(row.width)))
 
 

@@ -85,6 +85,11 @@ class Op:
         return 0
 
     @property
+    def consolidates(self) -> bool:
+        """Whether each of its steps emits consolidated rows outside loops, though perhaps not in order."""
+        return False
+
+    @property
     def picks(self) -> Words | None:
         """The words of its input's rows that make its own rows, if it does nothing else."""
         return None

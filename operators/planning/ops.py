@@ -229,6 +229,10 @@ class ConsolidateOp(FedOp):
     kind = "consolidate"
     takes_names = True
 
+    @property
+    def consolidates(self) -> bool:
+        return True
+
     def placed(self, ops: Sequence[Op]) -> Words | None:
         part = ops[self.input].part
         return tuple(range(self.width)) if part is None else part
@@ -274,7 +278,8 @@ class CheckOp(FedOp):
 
 @dataclass
 class ViewOp(PassingOp):
-    """A named view, arranged by its key (words `key`). Readers get rows in the word order of the view's schema."""
+    """The changes of a named view, in the word order of its schema. It reads what is consolidated in each slice.
+    trace: the arrangement that keeps the view; empty if nothing does."""
 
     view: str
     trace: str

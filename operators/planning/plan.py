@@ -84,8 +84,8 @@ class QueuePlan:
 
 @dataclass(frozen=True)
 class ViewPlan:
-    """A view: its schema, its key columns, the trace that holds it, and how the trace's words map to the row's
-    words."""
+    """A view: its schema, its key columns, the trace that holds it (empty if none does: `compile_app`'s keep_views),
+    and how the words that it reads map to the row's words."""
 
     name: str
     schema: RowType

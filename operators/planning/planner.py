@@ -60,15 +60,17 @@ def compile_app(
     keep_sources: bool = False,
     upserts: Mapping[str, Sequence[str]] | None = None,
     push: bool = True,
+    keep_views: bool = True,
 ) -> Plan:
     """The plan of a program. Deterministic: the same program gives the same ids, names and fingerprints everywhere.
 
     keep_sources: arrange every source with all its columns, so that a later program can be built from the state
     (operators/engine/migrate.py). upserts: the key columns of each source whose updates are upserts. push: move
     temporal filters and table functions below joins (pushing.py); without it the state has the form that earlier
-    releases gave it.
+    releases gave it. keep_views: arrange each view by its key, with its history; without it workers only say how views
+    change, and the state cannot go on with another program.
     """
-    planner = Planner(app, keep_sources=keep_sources, upserts=upserts, push=push)
+    planner = Planner(app, keep_sources=keep_sources, upserts=upserts, push=push, keep_views=keep_views)
     with planning():
         return planner.compile()
 
@@ -84,8 +86,10 @@ class Planner:
         keep_sources: bool = False,
         upserts: Mapping[str, Sequence[str]] | None = None,
         push: bool = True,
+        keep_views: bool = True,
     ) -> None:
         self.app, self.keep_sources, self.upserts, self.push = app, keep_sources, upserts or {}, push
+        self.keep_views = keep_views
         self.ops: list[Op] = []
         self.scopes: list[ScopePlan] = [ScopePlan(0, None, 0)]
         self.scope_of: dict[Scope, int] = {}

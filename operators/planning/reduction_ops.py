@@ -95,6 +95,10 @@ class ReductionOp(KeyedOp):
         return self.trace
 
     @property
+    def consolidates(self) -> bool:
+        return True
+
+    @property
     def looks_up(self) -> bool:
         """Whether it looks its earlier output up in a trace."""
         return not self.total

@@ -59,8 +59,6 @@ class Operator:
     rows that it sends to their owners, if it does.
     """
 
-    consolidated = False
-    """Whether each step emits consolidated rows outside loops, though perhaps not in order."""
     nests = False
     """Whether the operator is a loop, with rounds of its own inside of each step."""
 

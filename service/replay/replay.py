@@ -138,7 +138,7 @@ def replay(request: Request, show: Show | None = None) -> Account:
     began = time.perf_counter()
     show.step("building the program")
     app = load_program(request.program)
-    plan = compile_app(app)
+    plan = compile_app(app, keep_views=request.engine == "spark")  # Spark's workers are those of the service
     views = _chosen(app, request.views)
     # Making what a first use lacks takes minutes, so people hear of it without a terminal, too.
     tell = _on_standard_error if isinstance(show, Quiet) else show.step

@@ -20,6 +20,7 @@ class Motion:
     slice_updates: int
     between: Between
     interpret: bool
+    keep_views: bool
 
 
 def motion(seed: int, *, deep: bool = False, spurious: bool = False) -> Motion:
@@ -58,4 +59,5 @@ def motion(seed: int, *, deep: bool = False, spurious: bool = False) -> Motion:
     slice_updates = choose.choice((0, 1, 3, 8, 1024))
     between = choose.choice(get_args(Between))
     interpret = choose.choice((True, True, False))
-    return Motion({"edges": edges, "roots": roots}, cuts, workers, slice_updates, between, interpret)
+    keep_views = choose.choice((True, False))
+    return Motion({"edges": edges, "roots": roots}, cuts, workers, slice_updates, between, interpret, keep_views)

@@ -31,6 +31,7 @@ def check(names: tuple[str, ...], case: Motion) -> None:
         slice_updates=case.slice_updates,
         between=case.between,
         interpret=case.interpret,
+        keep_views=case.keep_views,
     )
     for name in names:
         assert found[name] == expected[name], name

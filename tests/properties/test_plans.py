@@ -34,6 +34,7 @@ class Case:
     slice_updates: int
     between: Between
     interpret: bool
+    keep_views: bool
     retain: int
     shown: int
     """How many of a plan's collections are views, from the last one on; what is not seen may be fused away."""
@@ -62,6 +63,7 @@ def cases(draw: st.DrawFn) -> Case:
         slice_updates=draw(st.sampled_from((0, 1, 2, 5, 1024))),
         between=draw(st.sampled_from(get_args(Between))),
         interpret=draw(st.sampled_from((True, True, False))),
+        keep_views=draw(st.booleans()),
         retain=draw(st.sampled_from((600_000_000_000, 3))),
         shown=draw(st.sampled_from((1, 1, 2, 100))),
         key=draw(st.sampled_from((None, ("a",), ("b",), ("b", "a")))),
@@ -99,6 +101,7 @@ def in_engine(steps: Steps, case: Case) -> dict[str, list[Change]]:
         slice_updates=case.slice_updates,
         between=case.between,
         interpret=case.interpret,
+        keep_views=case.keep_views,
     )
 
 
