@@ -309,3 +309,20 @@ def test_rings_of_whoever_is_gone_are_let_go() -> None:
     finally:
         for box in boxes:
             box.close()
+
+
+def test_a_mailbox_closes_after_a_connection_that_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ctrl-C while workers connect: the socket that was being made belongs to no outbox.
+    box = Mailbox(Keys.plain("secret"))
+
+    def interrupted() -> Ring:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ring, "make", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:  # the traceback keeps the socket alive, as that of a command does
+        box.outbox("tcp://127.0.0.1:1")
+    closing = threading.Thread(target=box.close, daemon=True)
+    closing.start()
+    closing.join(PATIENCE)
+    assert caught.type is KeyboardInterrupt
+    assert not closing.is_alive()

@@ -160,13 +160,14 @@ class Mailbox:
 
     def close(self) -> None:
         """Stop listening and drop what was not sent."""
-        self.inbox.close(0)
         for outbox in self._outboxes.values():
             outbox.close()
         self.rings.clear()
         if self._authenticator is not None:
             self._authenticator.stop()
-        self.context.term()
+        # All sockets, also that of a connection that Ctrl-C has interrupted before it had an outbox: the end of a
+        # context waits for each.
+        self.context.destroy(0)
 
 
 class _OnlyOurs:
