@@ -16,10 +16,9 @@ import numpy as np
 from vernier.operators.kernels import runs
 from vernier.operators.physical.stages import Run, compile_stage
 from vernier.operators.planning.stages import Stage
+from vernier.operators.runtime.callback import Callback
 from vernier.operators.runtime.operator import Operator
 from vernier.storage.updates import Ints
-
-_Function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
 
 
 class CalledStages:
@@ -30,19 +29,16 @@ class CalledStages:
         self._functions: dict[int, Run] = {}
         words: memoryview[int] = memoryview(run)  # type: ignore[arg-type, assignment, unused-ignore]
         self._words = words
-        self._callback = _Function(self._call)
+        self._callback = Callback(self._call, 4)
         self._made: Ints | None = None  # what the kernel still has to copy
-        self._failure: BaseException | None = None
-        run[runs.STAGE] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+        run[runs.STAGE], run[runs.STAGE_SAID] = self._callback.address, self._callback.said
 
     def fail(self) -> None:
         """Raise what must not wait for the slice to be run step by step, such as KeyboardInterrupt."""
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._callback.fail()
 
     def _call(self, number: int, at: int, rows: int, width: int) -> int:
-        """Run int64[rows, width] at an address through a stage. Returns STAGE_DONE if it has left rows in the run."""
+        """Run int64[rows, width] at an address through a stage. Returns whether it has left rows in the run."""
         try:
             # A copy, because a function of the program may keep what it is given.
             given = np.empty((rows, width), np.int64)
@@ -53,9 +49,6 @@ class CalledStages:
             self._made = made
             return runs.STAGE_DONE
         except Exception:
-            return 0
-        except BaseException as failure:
-            self._failure = failure
             return 0
 
     def _function(self, number: int) -> Run:

@@ -258,8 +258,8 @@ class Interpreter:
         """Tell the workers that `follow` that the slice comes another way."""
         if self.lanes is not None:
             self.lanes.began = time.monotonic()
-            if interpreting.lead_elsewhere(self._run) != 0:
-                self.lanes.fail()
+            interpreting.lead_elsewhere(self._run)
+            self.lanes.fail()
 
     def _run_slice(self, given: Mapping[str, Ints], willing: bool) -> int:
         """Run the slice that `run` or `follow` has described. Returns 0 if it has run, else another status."""
@@ -285,14 +285,15 @@ class Interpreter:
                 traces.take_arrays()
             if self.lanes is not None:
                 self.lanes.count(words[runs.SENT_WORDS], words[runs.WAITED])
+                self.lanes.fail()
+            if self._called is not None:
+                self._called.fail()
+            if status == ABORTED:
+                raise KeyboardInterrupt  # something else has taken the error
             if status == 0:
                 self._pause = 0
             if status in (0, ELSEWHERE):
                 return status
-            if status == ABORTED and self.lanes is not None:
-                self.lanes.fail()
-            if self._called is not None:
-                self._called.fail()
             statuses = {status} if self.lanes is None else self.lanes.statuses(status)
             if REFUSED in statuses:
                 self.refused = True

@@ -19,7 +19,7 @@ has been through it knows that no worker has given up.
 its first message says which it is (`tell`, `hear`): they have done what Python does before a slice. It is the only
 point at which not all write.
 *A failure in the middle.* While it waits, a worker calls `check`, which Python provides, now and then; when that
-returns something else than 0, it leaves at once, and what is in the lanes stays. An attempt begins where its writer
+does not say GOES_ON, it leaves at once, and what is in the lanes stays. An attempt begins where its writer
 says, with the mark of the attempt, so later attempts never read what earlier ones have left.
 *Cost.* Some hundred nanoseconds a message, and waiting for the slowest.
 """
@@ -28,6 +28,7 @@ from numba import njit
 
 from vernier.operators.kernels.runs import (
     CHECK,
+    CHECK_SAID,
     CLOCK,
     CLOCK_KIND,
     CROWDED,
@@ -69,6 +70,9 @@ NONE = 1 << 62
 """No round."""
 PEER, ABORTED, REFUSED = 113, 114, 115
 """Statuses: another worker has given up; the attempt has failed; a worker cannot run the slice here."""
+
+GOES_ON = 1
+"""What `check` returns while the attempt goes on."""
 
 _TURNS = 512
 """How often a worker yields its core before it sleeps, some 200 microseconds."""
@@ -237,6 +241,14 @@ def _read(run, stream, skips):  # type: ignore[no-untyped-def]
 
 
 @borrowing
+def _check(run, shares):  # type: ignore[no-untyped-def]
+    """Call `check`. Returns whether it has ended the attempt, or was interrupted."""
+    store(load(run, CHECK_SAID), 0, 0)
+    invoke(load(run, CHECK), (shares,))
+    return 0 if load(load(run, CHECK_SAID), 0) == GOES_ON else 1
+
+
+@borrowing
 def _wait(run, turn, waiting, nap):  # type: ignore[no-untyped-def]
     """Wait a little, in the turn-th turn without news. waiting: a worker whose message has not come; -1 while this one
     has something to send. nap: for how many nanoseconds at most. Returns what `check` says."""
@@ -246,10 +258,10 @@ def _wait(run, turn, waiting, nap):  # type: ignore[no-untyped-def]
     turn -= looks
     if waiting < 0:
         give_way()
-        return invoke(load(run, CHECK), (0,)) if turn % _SHORT_TURNS == _SHORT_TURNS - 1 else 0
+        return _check(run, 0) if turn % _SHORT_TURNS == _SHORT_TURNS - 1 else 0
     lane = load(_stream(run, waiting), IN)
     if turn == 0 and looks > 0 and core() == load(lane, CORE):
-        return invoke(load(run, CHECK), (1,))
+        return _check(run, 1)
     if turn < _TURNS and looks > 0 and load(run, CROWDED) == 0:
         began = _now(run)
         give_way()
@@ -265,7 +277,7 @@ def _wait(run, turn, waiting, nap):  # type: ignore[no-untyped-def]
             store(run, SLEEP + 1, nap)
             invoke(load(run, SYSCALL), (load(run, FUTEX), lane, 0, head & 0xFFFFFFFF, run + 8 * SLEEP, 0, 0))
         release(lane + 8 * ASLEEP, 0)
-    return invoke(load(run, CHECK), (0,))
+    return _check(run, 0)
 
 
 @njit(cache=True)

@@ -26,16 +26,18 @@ INDEXES = 50
 """Where the rows of prefix indexes are (storage/trace/prefix_index.py)."""
 (TENDS, MERGED, MERGED_LEFT) = range(51, 54)
 # Several workers (kernels/lanes.py): how many, which is this one, where the mark of the attempt and the streams are;
-# addresses of the functions that wait; counts; the round that this worker proposes, and the one that all agree on.
+# addresses of the functions that wait, and of what CHECK says; counts; the round that this worker proposes, and the one
+# that all agree on.
 (WORKERS, INDEX, LANES, STREAMS, CHECK, SYSCALL, FUTEX, LOOKS, CROWDED) = range(55, 64)
+CHECK_SAID = 54
 (SENT_WORDS, WAITED, PROPOSED, AGREED, SLEEP) = range(64, 69)
 # What Python looks at after a run instead of at all traces and views (SLEEP has two words): for how many more batches
 # and steps every trace has room; whether arrays of traces were enlarged; where small outputs of views are.
 (ROOM, ENLARGED, ANSWERS) = range(70, 73)
 # Stages that are Python's: the address of the function to call, and where it leaves the rows that it made.
 (STAGE, MADE_AT, MADE_ROWS, MADE_WIDTH) = range(73, 77)
-STAGE_DONE = 1
-"""What the function returns if it has left rows; a callback that Python interrupts returns 0."""
+STAGE_SAID, STAGE_DONE = 84, 1
+"""Where the address of what the function says is; and what it says if it has left rows."""
 GATHERS = 77
 """Whether worker 0 gets the rows of all views."""
 TABLE_COUNT = 78
@@ -46,7 +48,7 @@ TABLE_COUNT = 78
 BY_CALLER, LEADS, FOLLOWS = range(3)
 """How a worker knows which slice it is (BEGINS): each worker's caller says it; this worker tells the others; or it
 waits until worker 0 tells it, and is willing if each worker has at most MOST_TAKEN updates."""
-RUN_WORDS = SLICE_END
+RUN_WORDS = STAGE_SAID + 1
 
 ANSWER_WORDS = 1 << 9
 """How many words small outputs of views have together."""

@@ -61,6 +61,7 @@ from vernier.operators.kernels.runs import (
     SPLIT_ROUNDS,
     STAGE,
     STAGE_DONE,
+    STAGE_SAID,
     TOO_LARGE,
     TOUCHED_KEYS,
     WORKED,
@@ -99,7 +100,9 @@ _pair_rows = OF_PAIR_ROWS.intrinsic()
 @njit(cache=True)
 def _called(run, number, rows):  # type: ignore[no-untyped-def]
     """Run rows through a stage of Python's: (rows, status). The memory that it leaves them in is Python's."""
-    if invoke(load(run, STAGE), (number, rows.ctypes.data, rows.shape[0], rows.shape[1])) != STAGE_DONE:
+    store(load(run, STAGE_SAID), 0, 0)
+    invoke(load(run, STAGE), (number, rows.ctypes.data, rows.shape[0], rows.shape[1]))
+    if load(load(run, STAGE_SAID), 0) != STAGE_DONE:
         return rows, NOT_HERE
     made = np.empty((load(run, MADE_ROWS), load(run, MADE_WIDTH)), np.int64)
     copy_bytes(made.ctypes.data, load(run, MADE_AT), 8 * made.size)

@@ -15,6 +15,7 @@ import numpy as np
 
 from vernier.operators.kernels import lanes as kernel
 from vernier.operators.kernels import runs
+from vernier.operators.runtime.callback import Callback
 from vernier.storage.updates import Ints
 
 WORDS = 1 << 15
@@ -23,7 +24,6 @@ _LOOKS = 1 << 12
 """How often a worker looks for news before it yields its core, some 30 microseconds."""
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by processor."""
-_Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 def _system_call() -> tuple[int, int]:
@@ -49,18 +49,18 @@ class Lanes:
         self.began = self.waited = 0.0
         self.bytes_sent = 0
         self._check = check
-        self._failure: BaseException | None = None
         self._mark = np.array(mark, np.int64)
         self._streams = np.zeros((workers, kernel.STREAM_WORDS), np.int64)
         self._streams[:, kernel.SIZE] = WORDS - kernel.ROOM
-        self._callback = _Function(self._called)
+        self._callback = Callback(self._called, 1)
         call, futex = _system_call()
         self._words = {
             runs.WORKERS: workers,
             runs.INDEX: index,
             runs.LANES: self._mark.ctypes.data,
             runs.STREAMS: self._streams.ctypes.data,
-            runs.CHECK: ctypes.cast(self._callback, ctypes.c_void_p).value or 0,
+            runs.CHECK: self._callback.address,
+            runs.CHECK_SAID: self._callback.said,
             runs.SYSCALL: call,
             runs.FUTEX: futex,
             runs.LOOKS: _LOOKS if looks else 0,
@@ -85,15 +85,9 @@ class Lanes:
         self.waited += nanoseconds / 1e9
 
     def fail(self) -> None:
-        """Raise the error that has ended the attempt."""
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        """Raise the error that has ended the attempt, if there is one."""
+        self._callback.fail()
 
     def _called(self, shares: int) -> int:
-        try:
-            self._check(shares != 0)
-        except BaseException as failure:
-            self._failure = failure
-            return 1
-        return 0
+        self._check(shares != 0)
+        return kernel.GOES_ON

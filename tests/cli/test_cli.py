@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -71,8 +72,8 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
     assert (process.wait(PATIENCE), said) == (0, "")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_control_c_ends_a_replay_quietly_and_leaves_no_file(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "wait"), [(1, 0.0), (2, 0.0), (2, 0.1), (2, 0.3), (2, 0.5)])
+def test_control_c_ends_a_replay_quietly_and_leaves_no_file(tmp_path: Path, workers: int, wait: float) -> None:
     out = tmp_path / "out.jsonl"
     graphs.write(tmp_path / "graph.jsonl", graphs.updates(60_000))
     words = ["replay", BFS, "--updates", "graph.jsonl", "--out", out, "--epoch-size", 1, "--workers", workers]
@@ -81,6 +82,7 @@ def test_control_c_ends_a_replay_quietly_and_leaves_no_file(tmp_path: Path, work
     while not list(tmp_path.glob(".out.jsonl.*")):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.05)
+    time.sleep(wait)  # workers connect, load the program, or wait for one another in their kernels
     os.killpg(process.pid, signal.SIGINT)
     out_, err = process.communicate(timeout=PATIENCE)
     # The end of the line on which a terminal shows ^C is all there is.
