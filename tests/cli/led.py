@@ -1,5 +1,6 @@
 """`python -m tests.cli.led WORKERS`: epochs of several kinds with worker processes, as JSON: the changes of each epoch,
-its kind, and whether worker 0 led it. With `idle`, epochs and then nothing until the process ends."""
+its kind, and whether worker 0 led it. With `short`, slices have a few updates, so that most epochs are too long for
+one. With `idle`, epochs and then nothing until the process ends."""
 
 from __future__ import annotations
 
@@ -19,10 +20,14 @@ from vernier.operators.engine.interpreter import MOST, Interpreter
 from vernier.operators.engine.local import LocalEngine
 from vernier.operators.planning.plan import Plan
 from vernier.operators.planning.planner import compile_app
+from vernier.operators.runtime import slice_sizing
+from vernier.operators.runtime.slice_sizing import SliceSizing
 from vernier.service.replay.forked_engine import ForkedWorkers
 from vernier.storage.strings.string_heap import Heap
 from vernier.storage.updates import Updates
 
+SHORT = 8
+"""The updates of a short slice."""
 LONG = "a text that is longer than what fits into words, number "
 
 
@@ -47,7 +52,7 @@ class Name(vn.Schema):
 
 
 def plan() -> Plan:
-    """What roots reach, and how many names nodes have: views without texts, whose rows worker 0 can have."""
+    """What roots reach, how often a node is a root, and how many names nodes have: views without texts, whose rows worker 0 can have."""
     app = vn.App("led", retain=1000)
     links, roots, names = app.source("links", Link), app.source("roots", Root), app.source("names", Name)
 
@@ -57,12 +62,13 @@ def plan() -> Plan:
         return vn.union(roots, more).distinct()
 
     app.view("reached", reached(roots))
+    app.view("roots", roots.group_by("node").agg(n=vn.count()))
     app.view("names", names.group_by("node").agg(n=vn.count_distinct("name")))
     return compile_app(app)
 
 
-def epochs(of: Plan, heap: Heap, seed: int) -> list[tuple[str, int, int, dict[str, Updates]]]:
-    """(kind, lower, upper, inputs) of epochs; the first is a load."""
+def epochs(of: Plan, heap: Heap, seed: int, short: bool) -> list[tuple[str, int, int, dict[str, Updates]]]:
+    """(kind, lower, upper, inputs) of epochs; the first is a load. short: small ones have roots, too."""
     choose, at, found = random.Random(seed), 0, []
     there: list[tuple[int, int]] = []
     kinds = ["small"] * 12 + ["none", "large", "texts", "both"] * 2
@@ -71,6 +77,8 @@ def epochs(of: Plan, heap: Heap, seed: int) -> list[tuple[str, int, int, dict[st
         count = {"load": 300, "large": MOST + 5, "none": 0, "texts": 0}.get(kind, choose.choice([1, 2, 40, 300]))
         upper = at + choose.choice([1, 10])
         inputs = {"roots": Updates(np.array([[0, at, 1]]), 1, 0)} if kind == "load" else {}
+        if kind == "small" and short and choose.random() < 0.7:
+            inputs["roots"] = Updates(np.array([[choose.randrange(100), upper - 1, 1]]), 1, 0)
         if count:
             # What node 0 does not reach costs little.
             nodes = range(1000, 5000) if kind == "large" else range(100)
@@ -111,10 +119,14 @@ def main() -> None:
         return run(self, *args, **how)
 
     Interpreter.run = counting  # type: ignore[method-assign]
+    short = "short" in sys.argv
+    if short:
+        slice_sizing.FIRST = slice_sizing.LEAST = SHORT
+        SliceSizing.learn = lambda self, *_: None  # type: ignore[method-assign]
     planned = plan()
     engine: ForkedWorkers | LocalEngine = ForkedWorkers(planned, workers) if workers > 1 else LocalEngine(planned, 1)
     answers, kinds = [], []
-    for kind, lower, upper, inputs in epochs(planned, engine.heap, seed):
+    for kind, lower, upper, inputs in epochs(planned, engine.heap, seed, short):
         led.clear()
         answers.append(changes(engine.run_epoch(lower, upper, inputs)))
         kinds.append([kind, any(led)])

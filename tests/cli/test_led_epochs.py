@@ -21,9 +21,9 @@ def start(*words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True)
 
 
-def ran(workers: int, seed: int) -> Any:
+def ran(workers: int, seed: int, *how: str) -> Any:
     """The changes of all epochs, and of each its kind and whether worker 0 led it."""
-    process = start(workers, seed)
+    process = start(workers, seed, *how)
     out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     return json.loads(out)
@@ -39,6 +39,15 @@ def test_led_epochs_and_others_change_the_same(workers: int, seed: int) -> None:
     # After an epoch that kernels could not run, they pause for one.
     assert sum(led for _, led in how) >= 8, how
     assert all(kind == "small" for kind, led in how if led), how
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("seed", range(3, 6))
+def test_epochs_that_are_too_long_for_one_slice_change_the_same(workers: int, seed: int) -> None:
+    expected, _ = ran(1, seed, "short")
+    found, how = ran(workers, seed, "short")
+    assert found == expected
+    assert any(led for _, led in how)
 
 
 @pytest.fixture
