@@ -52,7 +52,8 @@ class Name(vn.Schema):
 
 
 def plan() -> Plan:
-    """What roots reach, how often a node is a root, and how many names nodes have: views without texts, whose rows worker 0 can have."""
+    """What roots reach, how often a node is a root, and how many names nodes have: views without texts, whose rows
+    worker 0 can have."""
     app = vn.App("led", retain=1000)
     links, roots, names = app.source("links", Link), app.source("roots", Root), app.source("names", Name)
 
