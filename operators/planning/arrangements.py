@@ -132,20 +132,28 @@ def build_view(planner: Planner, name: str, view: ViewDecl) -> ViewPlan:
     if planner.keep_views:
         print_, order = planner.hash("view", name, planner.prints[below], key), (*key, *val)
         trace = f"view-{name}-{print_[:8]}"
-        op: Op = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
+        op = ArrangeOp(len(planner.ops), 0, row.width, f"view {name}", below, key, val, trace)
         op.texts = texts_among(order, planner.ops[below].texts)
         retain_ns = planner.app.retain_ns
         planner.arrangements[trace] = ArrangementPlan(trace, f"view {name}", len(key), len(val), 0, retain_ns)
         below = planner.add(op, print_)
     else:
-        trace, order = "", tuple(range(row.width))
-        if not planner.ops[below].consolidates:
-            op = ConsolidateOp(len(planner.ops), 0, row.width, f"changes of view {name}", below)
-            op.texts = planner.ops[below].texts
-            below = planner.add(op, planner.hash("changes", planner.prints[below]))
+        trace, order, below = "", tuple(range(row.width)), _consolidated(planner, below)
         print_ = planner.hash("view", name, planner.prints[below], key)
     planner.add(ViewOp(len(planner.ops), 0, row.width, name, below, name, trace), print_)
     return ViewPlan(name, row, tuple(view.key), trace, tuple(order.index(w) for w in range(row.width)))
+
+
+def _consolidated(planner: Planner, below: int) -> int:
+    """The operator that emits the rows of operator `below` consolidated: itself if it does."""
+    base, memo = planner.ops[below], ("consolidate", below)
+    if base.consolidates:
+        return below
+    if memo not in planner.memo:
+        op = ConsolidateOp(len(planner.ops), base.scope, base.width, "consolidate", below)
+        op.texts = base.texts
+        planner.memo[memo] = planner.add(op, planner.hash("consolidate", planner.prints[below]))
+    return planner.memo[memo]
 
 
 def _title(op: Op) -> str:

@@ -78,3 +78,13 @@ def test_only_rows_that_may_have_equals_elsewhere_are_exchanged() -> None:
     assert not stays.exchange
     assert isinstance(leaves, ConsolidateOp)
     assert leaves.exchange
+
+
+def test_views_of_one_collection_share_what_consolidates_it() -> None:
+    app = vn.App("shared")
+    rows = app.source("rows", Item)
+    app.view("one", rows, key=["b"])
+    app.view("two", rows, key=["c"])
+    plan = compile_app(app, keep_views=False)
+    assert below(plan, "one") is below(plan, "two")
+    assert len(plan.of(ConsolidateOp)) == 1

@@ -38,8 +38,8 @@ def run(
     """All changes of all views, consolidated, when the updates come in epochs that end at `cuts` and then at the end.
 
     Checks on the way what holds for every epoch: its changes are within its interval of data times, no row has two
-    changes at one time, none is 0; and the traces of
-    each view, if it is kept, hold what changed, as of every time of its history window.
+    changes at one time, none is 0; and the traces of each view, if it is kept, hold what
+    changed, as of every time of its history window.
     """
     plan = compile_app(app, push=push, keep_views=keep_views)
     found: dict[str, list[Change]] = {name: [] for name in app.views}
